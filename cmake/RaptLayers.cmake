@@ -1,0 +1,40 @@
+# Layers, tests and flags.
+
+add_library(rapt_flags INTERFACE)
+target_compile_features(rapt_flags INTERFACE cxx_std_20)
+target_compile_options(rapt_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  $<$<BOOL:${RAPT_WERROR}>:-Werror>)
+if(RAPT_SANITIZE)
+  target_compile_options(rapt_flags INTERFACE -fsanitize=${RAPT_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(rapt_flags INTERFACE -fsanitize=${RAPT_SANITIZE})
+endif()
+
+# rapt_layer(NAME [DEPENDS layers...] SOURCES files...)
+# A folder of src/ as a static library that links only the layers below it: a call upwards does not link. librapt is
+# made of all layers' objects.
+function(rapt_layer name)
+  cmake_parse_arguments(arg "" "" "DEPENDS;SOURCES" ${ARGN})
+  add_library(rapt_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(rapt_${name} PRIVATE $<BUILD_INTERFACE:rapt_flags>)
+  foreach(below ${arg_DEPENDS})
+    target_link_libraries(rapt_${name} PUBLIC rapt_${below})
+  endforeach()
+  target_include_directories(rapt_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+    ${PROJECT_SOURCE_DIR}/third_party)
+  target_compile_features(rapt_${name} PUBLIC cxx_std_20)
+  set_target_properties(rapt_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  set_property(GLOBAL APPEND PROPERTY RAPT_LAYERS rapt_${name})
+endfunction()
+
+# rapt_test(NAME SOURCES files... [LINK targets...] [LABELS ...])
+# A GoogleTest program; every TEST in it is a test of CTest's.
+function(rapt_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS;DEFINITIONS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE rapt_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(${name} PRIVATE RAPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
+endfunction()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Fails when a folder of src/ includes one it does not stand on, or CUDA where it must not be.
+
+usage: check_layers.py REPOSITORY
+"""
+import pathlib
+import re
+import sys
+
+# Each layer with the layers it may include, directly. `api` stands for the public headers' implementation.
+ALLOWED = {
+    "core": set(),
+    "device": {"core"},
+    "problem": {"core"},
+    "cache": {"core"},
+    "select": {"core", "device", "problem", "cache"},
+    "plan": {"core", "device", "problem", "cache"},
+    "backends": {"core", "device", "problem", "cache", "select", "plan"},
+    "sampling": {"core", "device", "problem"},
+    "api": {"core", "device", "problem", "cache", "select", "plan", "backends", "sampling"},
+    "c_api": {"core"},
+}
+# Folders that may name CUDA: none below launch/.
+CUDA = re.compile(r'#\s*include\s*[<"](cuda|nvrtc|cublas|nccl|driver_types)')
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
+
+
+def violations(root):
+    for path in sorted((root / "src").rglob("*")):
+        if path.suffix not in {".cpp", ".hpp", ".h"}:
+            continue
+        layer = path.relative_to(root / "src").parts[0]
+        text = path.read_text()
+        if layer not in ALLOWED:
+            yield f"{path}: src/{layer} is no layer of cmake/check_layers.py"
+            continue
+        if CUDA.search(text):
+            yield f"{path}: includes CUDA"
+        for folder, rest in INCLUDE.findall(text):
+            if folder in ("rapt", "dlpack", layer):
+                continue
+            if folder not in ALLOWED[layer]:
+                yield f"{path}: src/{layer} must not include {folder}/{rest}"
+    for path in sorted((root / "include").rglob("*.h*")):
+        for folder, rest in INCLUDE.findall(path.read_text()):
+            if folder not in ("rapt", "dlpack"):
+                yield f"{path}: a public header includes {folder}/{rest}"
+
+
+def main():
+    found = list(violations(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) or "layers: clean")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

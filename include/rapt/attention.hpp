@@ -1,0 +1,134 @@
+// The way of a call:
+//
+//   AttentionSpec -> Attention (selects a backend, says why) -> plan(Batch) -> Plan -> run(Plan,
+//   tensors) once per layer group                                        once per step once per
+//   layer
+//
+//   rapt::Context context;
+//   rapt::Attention attention(context, spec);
+//   rapt::Plan plan = attention.plan(batch);
+//   attention.write_kv({.k = k, .v = v, .slot_mapping = slots, .cache = cache});
+//   attention.run(plan, {.q = q, .k = cache.k, .v = cache.v, .out = out, .workspace = workspace});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "rapt/batch.hpp"
+#include "rapt/context.hpp"
+#include "rapt/export.hpp"
+#include "rapt/kv_cache.hpp"
+#include "rapt/select.hpp"
+#include "rapt/spec.hpp"
+#include "rapt/tensor.hpp"
+
+namespace rapt {
+
+// Scratch memory of one run, on the device that runs. Never needs clearing; may be reused by the
+// next run on the same stream.
+struct Workspace {
+  void* data = nullptr;  // 64-byte aligned
+  size_t bytes = 0;
+};
+
+constexpr size_t kWorkspaceAlignment = 64;
+
+// A step's schedule: immutable, made from lengths alone. It views the batch's page table, which
+// must stay as it is until the last run; it owns everything else. Several plans may be in flight.
+class RAPT_API Plan {
+ public:
+  struct Impl;
+  explicit Plan(std::unique_ptr<Impl> impl);
+  ~Plan();
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+
+  size_t workspace_bytes() const;  // exactly what run() needs; 0 when it needs none
+  int64_t num_tokens() const;      // T
+  // One line: requests, decode and prefill work, splits, partials, workspace.
+  std::string describe() const;
+
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  friend class Attention;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tensors of one layer's run. Shapes: T query tokens, Hq query heads, Hkv KV heads.
+struct RunArgs {
+  TensorView q;  // [T, Hq, Dqk] of spec.dtype
+  TensorView
+      k;  // paged: [num_pages, page_size, Hkv, Dqk] of the cache's format; ragged: [Tk, Hkv, Dqk]
+  TensorView v;             // the same with Dvo
+  TensorView out;           // [T, Hq, Dvo] of spec.dtype; written for the plan's T tokens only
+  TensorView lse;           // fp32 [Hq, T], natural logarithm; required iff spec.needs_lse
+  TensorView alibi_slopes;  // fp32 [Hq]; required iff spec.alibi
+  TensorView sinks;         // fp32 [Hq]; required iff spec.sinks
+  TensorView custom_mask;   // uint8 [custom_mask_bytes(batch)]; required iff spec.custom_mask
+  TensorView
+      k_scale;  // fp32 [1] (per tensor) or [Hkv] (per head); required iff spec.kv_scales says so
+  TensorView v_scale;      // like k_scale
+  Workspace workspace;     // at least plan.workspace_bytes()
+  void* stream = nullptr;  // CUDA stream; unused on the CPU
+};
+
+struct WriteKvArgs {
+  TensorView k;             // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
+  TensorView v;             // [T', Hkv, Dvo]
+  TensorView slot_mapping;  // int64 [n]: page * page_size + offset; negative = do not write. On the
+                            // CPU every slot is checked.
+  KvCacheView cache;
+  TensorView k_scale;  // as in RunArgs: stored = value / scale
+  TensorView v_scale;
+  void* stream = nullptr;
+};
+
+// N partial states of the same rows, each an attention over its own keys.
+struct MergeArgs {
+  std::span<const TensorView> outs;  // N of [T, H, D], all of one dtype (fp32, fp16 or bf16)
+  std::span<const TensorView>
+      lses;        // N of fp32 [H, T]; -inf, and +inf too, mark a state that saw no key
+  TensorView out;  // [T, H, D], any of those dtypes; may be one of `outs`
+  TensorView lse;  // fp32 [H, T]; may be absent, or one of `lses`
+  void* stream = nullptr;
+};
+
+// A spec bound to the backend chosen for it. Cheap to keep, one per layer group; const members may
+// be called from several threads.
+class RAPT_API Attention {
+ public:
+  // Throws as select() does.
+  Attention(Context& context, const AttentionSpec& spec, const SelectOptions& options = {});
+  ~Attention();
+  Attention(Attention&&) noexcept;
+  Attention& operator=(Attention&&) noexcept;
+
+  const AttentionSpec& spec() const;
+  const Selection& selection() const;
+
+  // Microseconds on the host; reads no device memory and never waits for one.
+  Plan plan(const Batch& batch) const;
+  // The same into an existing plan of this object, whose memory is reused: no allocation once it
+  // has grown. The plan must not be in use. On error it is left as it was before the call, or empty
+  // of work.
+  void replan(Plan& plan, const Batch& batch) const;
+
+  // Writes out[0, T) and, if asked for, lse. Throws before the first write.
+  void run(const Plan& plan, const RunArgs& args) const;
+  // Scatters this step's keys and values into the cache.
+  void write_kv(const WriteKvArgs& args) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Merges partial states by their log-sum-exp (FlashAttention, Dao et al. 2022, section 3.1): the
+// state that saw no key is the identity, bit for bit. Runs on the CPU.
+RAPT_API void merge(Context& context, const MergeArgs& args);
+
+}  // namespace rapt

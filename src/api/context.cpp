@@ -1,0 +1,58 @@
+#include "rapt/context.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+
+#include "api/context_impl.hpp"
+#include "core/check.hpp"
+
+namespace rapt {
+namespace {
+
+constexpr int32_t kMaxThreads = 4096;
+
+// Cores this process may run on, which cgroups and taskset may have made fewer than the machine
+// has.
+int32_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
+  return std::max(host_cpu().num_cores, 1);
+}
+
+}  // namespace
+
+Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
+  check(options.num_threads >= 0 && options.num_threads <= kMaxThreads, "num_threads is ",
+        options.num_threads, ": must be in [0, ", kMaxThreads, "], 0 for the usable cores");
+  impl_->device = host_cpu();
+  if (options.isa) {
+    check(*options.isa <= impl_->device.isa, "isa is ", to_string(*options.isa),
+          ": this processor has ", to_string(impl_->device.isa));
+    impl_->device.isa = *options.isa;
+  }
+  impl_->num_threads = options.num_threads ? options.num_threads : usable_cores();
+  impl_->device.num_cores = impl_->num_threads;
+  if (options.parallel_for) {
+    impl_->parallel_for = options.parallel_for;
+  } else {
+    impl_->pool.emplace(impl_->num_threads);
+    impl_->parallel_for = [pool = &*impl_->pool](int32_t num_tasks,
+                                                 const std::function<void(int32_t)>& task) {
+      pool->run(num_tasks, task);
+    };
+  }
+  impl_->options = std::move(options);
+}
+
+Context::~Context() = default;
+
+int32_t Context::num_threads() const {
+  return impl_->num_threads;
+}
+const DeviceInfo& Context::device() const {
+  return impl_->device;
+}
+
+}  // namespace rapt

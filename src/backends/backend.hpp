@@ -1,0 +1,45 @@
+// What every backend is: planning from lengths, running, writing the cache. One object serves one
+// spec.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "problem/run_args.hpp"
+#include "rapt/attention.hpp"
+
+namespace rapt {
+
+// A backend's schedule of one step. Each backend derives its own typed plan.
+struct BackendPlan {
+  BatchShape shape;
+  virtual ~BackendPlan() = default;
+  virtual std::string describe() const = 0;
+};
+
+// What a backend may use of its context.
+struct BackendEnvironment {
+  const DeviceInfo& device;
+  const ParallelFor& parallel_for;  // never empty
+  int32_t num_threads;
+};
+
+// Arguments reach a backend validated (problem/run_args.hpp); it throws nothing of its own after
+// that.
+class AttentionBackend {
+ public:
+  virtual ~AttentionBackend() = default;
+  virtual DeviceKind device_kind() const = 0;
+  virtual std::unique_ptr<BackendPlan> make_plan() const = 0;
+  // Fills a plan that make_plan() made, reusing its memory. `batch` is valid.
+  virtual void plan(const Batch& batch, BackendPlan& plan) const = 0;
+  virtual void run(const BackendPlan& plan, const RunArgs& args) const = 0;
+  virtual void write_kv(const WriteKvArgs& args) const = 0;
+};
+
+// The backend a selection names. Only built ones are ever selected.
+std::unique_ptr<AttentionBackend> make_backend(const Selection& selection,
+                                               const AttentionSpec& spec,
+                                               const BackendEnvironment& environment);
+
+}  // namespace rapt

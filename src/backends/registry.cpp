@@ -1,0 +1,23 @@
+// From a selection to the backend that runs it.
+#include "backends/backend.hpp"
+#include "backends/cpu/cpu_backend.hpp"
+#include "backends/reference/reference_backend.hpp"
+#include "core/check.hpp"
+
+namespace rapt {
+
+std::unique_ptr<AttentionBackend> make_backend(const Selection& selection,
+                                               const AttentionSpec& spec,
+                                               const BackendEnvironment& environment) {
+  switch (selection.backend) {
+    case BackendId::kReference:
+      return std::make_unique<ReferenceBackend>(spec, environment);
+    case BackendId::kCpu:
+      return std::make_unique<CpuBackend>(spec, environment);
+    default:
+      fail(ErrorCode::kInternal, "backend ", to_string(selection.backend),
+           " was selected but is not built");
+  }
+}
+
+}  // namespace rapt

@@ -1,0 +1,93 @@
+#include "rapt/batch.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/check.hpp"
+
+namespace rapt {
+namespace {
+
+void check_starts(std::span<const int32_t> starts, size_t num_requests, const char* name) {
+  check(starts.size() == num_requests + 1, name, " has ", starts.size(), " entries for ",
+        num_requests, " requests: must have one more than kv_len");
+  check(starts[0] == 0, name, "[0] is ", starts[0], ": must be 0");
+  for (size_t b = 0; b < num_requests; b++)
+    check(starts[b] <= starts[b + 1], name, "[", b + 1, "] is ", starts[b + 1], " after ",
+          starts[b], ": must not decrease");
+}
+
+// Every id that may be read, as unsigned so that a negative one is out of the pool too; branch-free
+// so that it vectorises: a step may name a million pages.
+bool ids_in_pool(const int32_t* ids, int64_t count, uint32_t num_pages) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; i++) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
+  return count == 0 || largest < num_pages;
+}
+
+void check_page_table(const Batch& batch, int32_t page_size) {
+  const TensorView& table = batch.page_table;
+  const int64_t num_requests = batch.num_requests();
+  check(table.rank == 2, "page_table has rank ", table.rank, ": must be int32 [requests, width]");
+  check(table.dtype == DType::kInt32, "page_table is ", to_string(table.dtype),
+        ": must be int32; convert the ids, never reinterpret them");
+  check(table.shape[0] >= num_requests, "page_table has ", table.shape[0], " rows for ",
+        num_requests, " requests");
+  check(table.shape[1] <= 1 || table.stride[1] == 1, "page_table's last axis has stride ",
+        table.stride[1], ": must be 1");
+  check(batch.num_pages >= 0 && batch.num_pages <= std::numeric_limits<int32_t>::max(),
+        "num_pages is ", batch.num_pages, ": must be in [0, 2^31 - 1]");
+  const int64_t row_stride = table.shape[0] > 1 ? table.stride[0] : 0;
+  const bool on_host = table.device.kind == DeviceKind::kCpu;
+  for (int64_t b = 0; b < num_requests; b++) {
+    const int64_t needed = ceil_div(batch.kv_len[b], page_size);
+    check(needed <= table.shape[1], "kv_len[", b, "] is ", batch.kv_len[b], ", which takes ",
+          needed, " pages of ", page_size, ", but page_table has ", table.shape[1],
+          " columns: widen the table");
+    if (!on_host || needed == 0) continue;
+    check(table.data != nullptr, "page_table has no data, but request ", b, " has ", needed,
+          " pages");
+    const int32_t* ids = static_cast<const int32_t*>(table.data) + b * row_stride;
+    if (ids_in_pool(ids, needed, static_cast<uint32_t>(batch.num_pages))) continue;
+    for (int64_t i = 0; i < needed; i++)
+      check(ids[i] >= 0 && ids[i] < batch.num_pages, "page_table[", b, ", ", i, "] is ", ids[i],
+            ": the pool has pages 0 to ", batch.num_pages - 1);
+  }
+}
+
+}  // namespace
+
+void validate(const Batch& batch, const AttentionSpec& spec) {
+  const size_t num_requests = batch.kv_len.size();
+  check(num_requests <= size_t{1} << 24, "kv_len has ", num_requests,
+        " requests: at most 2^24 in a step");
+  // B = 0 may come with no query_start at all.
+  if (num_requests > 0 || !batch.query_start.empty())
+    check_starts(batch.query_start, num_requests, "query_start");
+  for (size_t b = 0; b < num_requests; b++)
+    check(batch.kv_len[b] >= 0, "kv_len[", b, "] is ", batch.kv_len[b], ": must not be negative");
+  if (spec.is_paged()) {
+    check(batch.kv_start.empty(), "kv_start is given for paged keys (page_size ", spec.page_size,
+          "): leave it empty, or set page_size = 0");
+    if (num_requests > 0) check_page_table(batch, spec.page_size);
+    return;
+  }
+  check(!batch.page_table.has_value(),
+        "page_table is given for ragged keys (page_size 0): leave it empty, or set page_size");
+  if (num_requests == 0 && batch.kv_start.empty()) return;
+  check_starts(batch.kv_start, num_requests, "kv_start");
+  for (size_t b = 0; b < num_requests; b++)
+    check(batch.kv_len[b] <= batch.kv_start[b + 1] - batch.kv_start[b], "kv_len[", b, "] is ",
+          batch.kv_len[b], ", but kv_start leaves it ", batch.kv_start[b + 1] - batch.kv_start[b],
+          " rows");
+}
+
+int64_t custom_mask_bytes(const Batch& batch) {
+  int64_t bits = 0;
+  for (int64_t b = 0; b < batch.num_requests(); b++)
+    bits = checked_add(bits, checked_mul(batch.query_len(b), batch.kv_len[b], "custom mask"),
+                       "custom mask");
+  return ceil_div(bits, 8);
+}
+
+}  // namespace rapt
