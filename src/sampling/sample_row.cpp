@@ -1,0 +1,115 @@
+// Cost of a row of V logits: one pass when nothing is filtered, O(V) selection for top-k, and for
+// top-p selections that grow until the mass is reached, so that only the kept tokens are sorted.
+#include "sampling/sample_row.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "sampling/philox.hpp"
+
+namespace rapt {
+namespace {
+
+// Probabilities come from fp32 logits, so a mass is known to a few units of fp32 rounding. A bound
+// that is met up to that much is met: {0.5, 0.3, ...} with top_p = 0.8 keeps two tokens.
+constexpr double kMassTolerance = 8 * std::numeric_limits<float>::epsilon();
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The first token of the largest logit; `logits` is not empty.
+int32_t arg_max(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// The order of the filters: larger logit first, and of equal ones the lower index.
+struct Before {
+  std::span<const float> logits;
+  bool operator()(int32_t a, int32_t b) const {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  }
+};
+
+double sum_of(std::span<const float> weights, std::span<const int32_t> tokens) {
+  double sum = 0;
+  for (int32_t token : tokens) sum += weights[token];
+  return sum;
+}
+
+// Shortens `tokens` to its smallest leading set, in `before`'s order, with mass >= top_p.
+void keep_top_p(std::vector<int32_t>& tokens, std::span<const float> weights, const Before& before,
+                double top_p) {
+  constexpr size_t kFirstBlock = 64, kGrowth = 4;
+  const double wanted = (top_p - kMassTolerance) * sum_of(weights, tokens);
+  double mass = 0;
+  for (size_t begin = 0, block = kFirstBlock; begin < tokens.size(); block *= kGrowth) {
+    const size_t end = std::min(begin + block, tokens.size());
+    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = tokens.begin() + static_cast<std::ptrdiff_t>(end);
+    if (end < tokens.size()) std::nth_element(first, last, tokens.end(), before);
+    std::sort(first, last, before);
+    for (; begin < end; begin++) {
+      mass += weights[tokens[begin]];
+      if (mass >= wanted) return tokens.resize(begin + 1);
+    }
+  }
+}
+
+}  // namespace
+
+Candidates filter_row(std::span<const float> logits, const SamplingParams& params) {
+  const auto vocab = static_cast<int32_t>(logits.size());
+  const float largest = logits[arg_max(logits)];
+  std::vector<float> weights(logits.size());
+  for (int32_t i = 0; i < vocab; i++) {
+    // An infinite maximum takes all the probability; inf - inf would be NaN.
+    weights[i] = logits[i] == largest ? 1.0f : std::exp((logits[i] - largest) / params.temperature);
+  }
+
+  std::vector<int32_t> tokens(logits.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const Before before{logits};
+  if (params.top_k > 0 && params.top_k < vocab) {
+    std::nth_element(tokens.begin(), tokens.begin() + params.top_k, tokens.end(), before);
+    tokens.resize(params.top_k);
+    std::sort(tokens.begin(), tokens.end());  // sums do not depend on how the k were found
+  }
+  if (params.top_p <= 0) {
+    tokens = {arg_max(logits)};
+  } else if (params.top_p < 1) {
+    keep_top_p(tokens, weights, before, params.top_p);
+    std::sort(tokens.begin(), tokens.end());
+  }
+  // The largest weight is 1, and every filter keeps it.
+  const double min_weight = params.min_p - kMassTolerance;
+  std::erase_if(tokens, [&](int32_t token) {
+    return weights[token] == 0 || (params.min_p > 0 && weights[token] < min_weight);
+  });
+
+  Candidates kept{std::move(tokens), {}};
+  kept.weights.reserve(kept.tokens.size());
+  for (int32_t token : kept.tokens) kept.weights.push_back(weights[token]);
+  return kept;
+}
+
+SampledToken sample_row(std::span<const float> logits, const SamplingParams& params) {
+  bool has_nan = false;
+  for (float logit : logits) has_nan |= std::isnan(logit);
+  if (has_nan) return {-1, SampleStatus::kNan};
+  if (logits.empty() || logits[arg_max(logits)] == -kInfinity)
+    return {-1, SampleStatus::kNothingLeft};
+  if (params.temperature == 0) return {arg_max(logits), SampleStatus::kOk};
+
+  const Candidates kept = filter_row(logits, params);
+  const double sum = std::accumulate(kept.weights.begin(), kept.weights.end(), 0.0);
+  const double target = philox_uniform(params.seed, params.offset) * sum;
+  double mass = 0;
+  for (size_t i = 0; i < kept.tokens.size(); i++) {
+    mass += kept.weights[i];
+    if (mass > target) return {kept.tokens[i], SampleStatus::kOk};
+  }
+  return {kept.tokens.back(), SampleStatus::kOk};  // target rounded up to the whole sum
+}
+
+}  // namespace rapt
