@@ -16,17 +16,17 @@ namespace rapt {
 // entries are read. B = 0, T = 0, query_len 0 (padding) and kv_len 0 with queries present are
 // legal.
 struct Batch {
-  std::span<const int32_t> query_start;  // [B + 1], from 0, nondecreasing
-  std::span<const int32_t> kv_len;       // [B], tokens cached for the request, this step's included
+  std::span<const int32_t> query_start{};  // [B + 1], from 0, nondecreasing
+  std::span<const int32_t> kv_len{};  // [B], tokens cached for the request, this step's included
 
   // Paged: spec.page_size > 0.
-  TensorView page_table;  // int32 [B, width], on the device that runs; rows may be strided
+  TensorView page_table{};  // int32 [B, width], on the device that runs; rows may be strided
   int64_t num_pages =
       0;  // pages in the pool: ids are checked against it where the table is on the host
 
   // Ragged: spec.page_size == 0. Request b's keys are rows [kv_start[b], kv_start[b] + kv_len[b])
   // of k and v.
-  std::span<const int32_t> kv_start;  // [B + 1], from 0, nondecreasing
+  std::span<const int32_t> kv_start{};  // [B + 1], from 0, nondecreasing
 
   int64_t num_requests() const { return static_cast<int64_t>(kv_len.size()); }
   int64_t num_tokens() const { return query_start.empty() ? 0 : query_start.back(); }

@@ -30,8 +30,8 @@ RAPT_API const char* to_string(KvLayout layout);
 
 // The pair every backend reads and write_kv() fills.
 struct KvCacheView {
-  TensorView k;  // [num_pages, page_size, Hkv, Dqk], any strides but the last
-  TensorView v;  // [num_pages, page_size, Hkv, Dvo]
+  TensorView k{};  // [num_pages, page_size, Hkv, Dqk], any strides but the last
+  TensorView v{};  // [num_pages, page_size, Hkv, Dvo]
 };
 
 struct RAPT_API KvCacheGeometry {
