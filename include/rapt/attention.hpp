@@ -61,26 +61,27 @@ class RAPT_API Plan {
 // Tensors of one layer's run. Shapes: T query tokens, Hq query heads, Hkv KV heads.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
-  TensorView
-      k;  // paged: [num_pages, page_size, Hkv, Dqk] of the cache's format; ragged: [Tk, Hkv, Dqk]
-  TensorView v{};             // the same with Dvo
+  // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of
+  // spec.dtype.
+  TensorView k{};
+  TensorView v{};
   TensorView out{};           // [T, Hq, Dvo] of spec.dtype; written for the plan's T tokens only
   TensorView lse{};           // fp32 [Hq, T], natural logarithm; required iff spec.needs_lse
   TensorView alibi_slopes{};  // fp32 [Hq]; required iff spec.alibi
   TensorView sinks{};         // fp32 [Hq]; required iff spec.sinks
   TensorView custom_mask{};   // uint8 [custom_mask_bytes(batch)]; required iff spec.custom_mask
-  TensorView
-      k_scale;  // fp32 [1] (per tensor) or [Hkv] (per head); required iff spec.kv_scales says so
-  TensorView v_scale{};    // like k_scale
-  Workspace workspace{};   // at least plan.workspace_bytes()
-  void* stream = nullptr;  // CUDA stream; unused on the CPU
+  TensorView k_scale{};       // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
+  TensorView v_scale{};       // like k_scale
+  Workspace workspace{};      // at least plan.workspace_bytes()
+  void* stream = nullptr;     // CUDA stream; unused on the CPU
 };
 
 struct WriteKvArgs {
-  TensorView k{};             // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
-  TensorView v{};             // [T', Hkv, Dvo]
-  TensorView slot_mapping{};  // int64 [n]: page * page_size + offset; negative = do not write. On
-                              // the CPU every slot is checked.
+  TensorView k{};  // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
+  TensorView v{};  // [T', Hkv, Dvo]
+  // int64 [n]: page * page_size + offset; negative = do not write. On the CPU every slot is
+  // checked.
+  TensorView slot_mapping{};
   KvCacheView cache{};
   TensorView k_scale{};  // as in RunArgs: stored = value / scale
   TensorView v_scale{};
@@ -89,11 +90,11 @@ struct WriteKvArgs {
 
 // N partial states of the same rows, each an attention over its own keys.
 struct MergeArgs {
-  std::span<const TensorView> outs{};  // N of [T, H, D], all of one dtype (fp32, fp16 or bf16)
-  std::span<const TensorView>
-      lses;          // N of fp32 [H, T]; -inf, and +inf too, mark a state that saw no key
-  TensorView out{};  // [T, H, D], any of those dtypes; may be one of `outs`
-  TensorView lse{};  // fp32 [H, T]; may be absent, or one of `lses`
+  std::span<const TensorView> outs{};  // N of [T, H, D], all of one dtype: fp32, fp16 or bf16
+  std::span<const TensorView> lses{};  // N of fp32 [H, T]; -inf, and +inf too, mark a state that
+                                       // saw no key
+  TensorView out{};                    // [T, H, D], any of those dtypes; may be one of `outs`
+  TensorView lse{};                    // fp32 [H, T]; may be absent, or one of `lses`
   void* stream = nullptr;
 };
 

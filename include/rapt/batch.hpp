@@ -21,8 +21,8 @@ struct Batch {
 
   // Paged: spec.page_size > 0.
   TensorView page_table{};  // int32 [B, width], on the device that runs; rows may be strided
-  int64_t num_pages =
-      0;  // pages in the pool: ids are checked against it where the table is on the host
+  // Pages in the pool: ids are checked against it where the table is on the host.
+  int64_t num_pages = 0;
 
   // Ragged: spec.page_size == 0. Request b's keys are rows [kv_start[b], kv_start[b] + kv_len[b])
   // of k and v.
