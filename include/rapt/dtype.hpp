@@ -56,5 +56,9 @@ RAPT_API const char* to_string(KvFormat format);
 RAPT_API std::optional<KvFormat> parse_kv_format(std::string_view name);
 // The element type of an unquantised format; nothing for kAuto and the quantised ones.
 RAPT_API std::optional<DType> element_dtype(KvFormat format);
+// The element type of a cache's rows where they hold one element per value: that of an unquantised
+// format, or the FP8 type. Nothing for kAuto and for formats that pack values or keep scales in the
+// row.
+RAPT_API std::optional<DType> storage_dtype(KvFormat format);
 
 }  // namespace rapt

@@ -113,4 +113,10 @@ std::optional<DType> element_dtype(KvFormat format) {
   }
 }
 
+std::optional<DType> storage_dtype(KvFormat format) {
+  if (format == KvFormat::kFp8E4M3) return DType::kFloat8E4M3;
+  if (format == KvFormat::kFp8E5M2) return DType::kFloat8E5M2;
+  return element_dtype(format);
+}
+
 }  // namespace rapt

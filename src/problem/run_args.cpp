@@ -77,7 +77,7 @@ void check_scale(const char* name, const AttentionSpec& spec, const TensorView& 
 }
 
 DType cache_dtype(const AttentionSpec& spec) {
-  return element_dtype(spec.cache_format()).value_or(DType::kUInt8);
+  return storage_dtype(spec.cache_format()).value_or(DType::kUInt8);
 }
 
 }  // namespace
