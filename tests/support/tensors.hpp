@@ -1,0 +1,61 @@
+// A problem's tensors in poisoned memory, and one run of them through the public API.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/guarded_buffer.hpp"
+#include "support/matrix.hpp"
+#include "support/problem.hpp"
+
+namespace rapt::test {
+
+// What a run left behind.
+struct Outcome {
+  std::vector<float> out;  // [T, Hq, Dvo], exactly as stored
+  std::vector<float> lse;  // [Hq, T]; empty unless the spec needs it
+  std::string fault;       // what was written that must not be; empty if nothing was
+  std::string plan;        // Plan::describe()
+};
+
+// Everything that must not be read is NaN (bytes 0xFF), everything that must not be written holds
+// 0xA5: the run's own rows of out and lse, their padding, and the memory around them. Workspace
+// is 0xFF and just as long as the plan says. Keys that no query's position reaches are NaN too;
+// keys that only the custom mask hides hold numbers.
+class Tensors {
+ public:
+  explicit Tensors(const Problem& problem);
+
+  const Problem& problem() const { return problem_; }
+  const Values& values() const { return values_; }
+  Batch batch() const;
+  SelectOptions select_options(const Backend& backend) const;
+  // Arguments for a run of the plan; out, lse and workspace are filled anew.
+  RunArgs args(const Plan& plan);
+  // Writes the keys and values by Attention::write_kv, in a layout that asks for it.
+  void write_cache(const Attention& attention);
+  // Reads what the last run left.
+  Outcome collect() const;
+
+ private:
+  void lay_out_queries();
+  void lay_out_pages();
+  void lay_out_ragged();
+  void fill_keys();
+  std::byte* key_at(const TensorView& view, size_t b, int64_t token, int64_t head) const;
+
+  Problem problem_;
+  Values values_;
+  std::vector<int32_t> query_start_, kv_len_, kv_start_;  // kv_start_ with gaps; empty if paged
+  TensorView q_view_, k_view_, v_view_, out_view_, lse_view_, table_view_;
+  int64_t num_pages_ = 0;
+  GuardedBuffer q_, keys_, table_, out_, lse_, workspace_;
+  GuardedBuffer mask_, sinks_, slopes_, k_scale_, v_scale_;
+};
+
+// Selects by name, plans, runs.
+Outcome run(Tensors& tensors, const Backend& backend);
+Outcome run(const Problem& problem, const Backend& backend);
+
+}  // namespace rapt::test
