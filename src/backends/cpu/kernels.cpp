@@ -1,0 +1,25 @@
+// Which table serves an instruction-set level.
+#include "backends/cpu/kernels.hpp"
+
+#include "backends/cpu/isa/tables.hpp"
+
+namespace rapt::cpu {
+
+const Kernels& kernels(CpuIsa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case CpuIsa::kAmxBf16:
+    case CpuIsa::kAvx512Bf16:
+      return kAvx512Bf16Kernels;
+    case CpuIsa::kAvx512:
+      return kAvx512Kernels;
+    case CpuIsa::kAvx2:
+      return kAvx2Kernels;
+    case CpuIsa::kBaseline:
+      break;
+  }
+#endif
+  return kBaselineKernels;
+}
+
+}  // namespace rapt::cpu

@@ -1,0 +1,37 @@
+// AVX-512 with AVX512-BF16: dot products of bf16 pairs, twice the rate of fp32 FMA.
+#pragma once
+
+#include "backends/cpu/simd/avx512.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+// kWidth pairs of neighbouring bf16. A subnormal element counts as zero in dot().
+using Pairs = __m512bh;
+
+inline Pairs as_pairs(__m512i bits) {
+  return (__m512bh)bits;
+}
+inline Pairs load_pairs(const BFloat* p) {
+  return as_pairs(_mm512_loadu_si512(p));
+}
+// Pair i of the result is p[2i], p[2i + 1] where the mask has lane i, else zeros.
+inline Pairs load_pairs(const BFloat* p, Mask mask) {
+  return as_pairs(_mm512_maskz_loadu_epi32(mask, p));
+}
+inline Pairs broadcast_pair(const BFloat* p) {
+  int32_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return as_pairs(_mm512_set1_epi32(bits));
+}
+// sum + a.first * b.first + a.second * b.second, lane by lane.
+inline Vec dot(Vec sum, Pairs a, Pairs b) {
+  return _mm512_dpbf16_ps(sum, a, b);
+}
+// p[0, kWidth) = low, p[kWidth, 2 * kWidth) = high, to nearest even; subnormals become zero.
+inline void store_narrowed(BFloat* p, Vec low, Vec high) {
+  _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+
+}  // namespace
+}  // namespace rapt::cpu
