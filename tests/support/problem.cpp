@@ -162,10 +162,13 @@ Values values_of(const Problem& problem) {
         or_drawn(problem.alibi_slopes, hq, [&](size_t h) { return uniform_of(seed, kSlope, h); });
   if (spec.kv_scales != KvScales::kNone) {
     const size_t count = spec.kv_scales == KvScales::kPerTensor ? 1 : hkv;
-    values.k_scale = or_drawn(problem.k_scale, count,
-                              [&](size_t h) { return 0.5 + uniform_of(seed, kKScale, h); });
-    values.v_scale = or_drawn(problem.v_scale, count,
-                              [&](size_t h) { return 0.5 + uniform_of(seed, kVScale, h); });
+    // Powers of two where write_kv divides by them, so that no value is rounded twice.
+    auto draw = [&](Purpose purpose, size_t h) {
+      const double u = uniform_of(seed, purpose, h);
+      return problem.layout.write_kv ? std::ldexp(2.0, static_cast<int>(2 * u)) : 0.5 + u;
+    };
+    values.k_scale = or_drawn(problem.k_scale, count, [&](size_t h) { return draw(kKScale, h); });
+    values.v_scale = or_drawn(problem.v_scale, count, [&](size_t h) { return draw(kVScale, h); });
   }
   return values;
 }

@@ -55,7 +55,7 @@ Tensors::Tensors(const Problem& problem) : problem_(problem), values_(values_of(
     lay_out_pages();
   else
     lay_out_ragged();
-  if (!problem_.layout.write_kv) fill_keys();
+  if (!problem_.layout.write_kv || !spec.is_paged()) fill_keys();
 
   // Bit n of the packed mask is bit n % 8 of byte n / 8; bits past the last are set.
   std::vector<uint8_t> packed((values_.mask.size() + 7) / 8, 0xff);
@@ -196,16 +196,22 @@ void Tensors::fill_keys() {
 }
 
 void Tensors::write_cache(const Attention& attention) {
-  if (!problem_.layout.write_kv) return;
   const AttentionSpec& spec = problem_.spec;
+  if (!problem_.layout.write_kv || !spec.is_paged()) return;
   const int64_t keys = problem_.num_keys(), hkv = spec.num_kv_heads;
-  auto elements = [&](const std::vector<float>& values) {
+  // write_kv divides by the scale, so that what it is given is the cache's value times the scale.
+  auto elements = [&](const std::vector<float>& values, const std::vector<float>& scales,
+                      int64_t dim) {
     GuardedBuffer buffer(values.size() * size_of(spec.dtype));
-    for (size_t i = 0; i < values.size(); i++)
-      store(spec.dtype, buffer.data() + i * size_of(spec.dtype), values[i]);
+    for (size_t i = 0; i < values.size(); i++) {
+      const size_t head = i / dim % hkv;
+      const float scale = scales.empty() ? 1 : scales.size() == 1 ? scales[0] : scales[head];
+      store(spec.dtype, buffer.data() + i * size_of(spec.dtype), values[i] * scale);
+    }
     return buffer;
   };
-  const GuardedBuffer k = elements(values_.k), v = elements(values_.v);
+  const GuardedBuffer k = elements(values_.k, values_.k_scale, spec.head_dim_qk);
+  const GuardedBuffer v = elements(values_.v, values_.v_scale, spec.dim_vo());
   std::vector<int64_t> slots;
   for (size_t b = 0; b < kv_len_.size(); b++)
     for (int64_t t = 0; t < kv_len_[b]; t++) {
