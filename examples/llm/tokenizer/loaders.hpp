@@ -1,0 +1,13 @@
+// The tokenizers' file formats, each behind load_tokenizer().
+#pragma once
+
+#include <memory>
+
+#include "llm/model/mapped_file.hpp"
+#include "llm/tokenizer/tokenizer.hpp"
+
+namespace llm {
+
+std::unique_ptr<Tokenizer> load_llama2c_tokenizer(const MappedFile& file);
+
+}  // namespace llm
