@@ -1,11 +1,8 @@
-// The version of the headers, and of the library that is loaded. CMake reads the numbers from here.
+// The version of the library that is loaded; rapt/version.h has the headers' as numbers.
 #pragma once
 
 #include "rapt/export.hpp"
-
-#define RAPT_VERSION_MAJOR 0
-#define RAPT_VERSION_MINOR 1
-#define RAPT_VERSION_PATCH 0
+#include "rapt/version.h"
 
 namespace rapt {
 
