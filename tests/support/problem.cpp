@@ -32,9 +32,9 @@ std::vector<float> or_drawn(const std::vector<float>& given, size_t count, auto 
 
 // Rows of one tensor of one request, appended.
 void append_rows(std::vector<float>& rows, const Problem& problem, DType dtype, int64_t id,
-                 int64_t num_tokens, int64_t num_heads, int64_t dim, Purpose purpose,
+                 int64_t first, int64_t num_tokens, int64_t num_heads, int64_t dim, Purpose purpose,
                  const ValueOf& given, double amplitude) {
-  for (int64_t t = 0; t < num_tokens; t++)
+  for (int64_t t = first; t < first + num_tokens; t++)
     for (int64_t h = 0; h < num_heads; h++) {
       const uint64_t key = hash(problem.seed, purpose, id, t, h);
       for (int64_t d = 0; d < dim; d++) {
@@ -135,11 +135,12 @@ Values values_of(const Problem& problem) {
   for (size_t b = 0; b < problem.requests.size(); b++) {
     const int64_t id = problem.id(b);
     const int64_t query_len = problem.requests[b].query_len, kv_len = problem.requests[b].kv_len;
-    append_rows(values.q, problem, spec.dtype, id, query_len, hq, spec.head_dim_qk, kQ, problem.q,
-                problem.q_amplitude);
-    append_rows(values.k, problem, problem.kv_dtype(), id, kv_len, hkv, spec.head_dim_qk, kK,
+    const int64_t first = problem.requests[b].first_key;
+    append_rows(values.q, problem, spec.dtype, id, 0, query_len, hq, spec.head_dim_qk, kQ,
+                problem.q, problem.q_amplitude);
+    append_rows(values.k, problem, problem.kv_dtype(), id, first, kv_len, hkv, spec.head_dim_qk, kK,
                 problem.k, 1);
-    append_rows(values.v, problem, problem.kv_dtype(), id, kv_len, hkv, spec.dim_vo(), kV,
+    append_rows(values.v, problem, problem.kv_dtype(), id, first, kv_len, hkv, spec.dim_vo(), kV,
                 problem.v, 1);
     values.query_start.push_back(values.query_start.back() + query_len);
     values.kv_start.push_back(values.kv_start.back() + kv_len);
@@ -150,8 +151,8 @@ Values values_of(const Problem& problem) {
       for (int64_t j = 0; j < kv_len; j++) {
         reachable[j] |= position_sees(spec, i, j, query_len, kv_len);
         if (spec.custom_mask)
-          values.mask.push_back(problem.mask ? problem.mask(id, i, j)
-                                             : uniform_of(seed, kMask, id, i, j) < 0.7);
+          values.mask.push_back(problem.mask ? problem.mask(id, i, first + j)
+                                             : uniform_of(seed, kMask, id, i, first + j) < 0.7);
       }
   }
   if (spec.sinks)

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,8 @@ namespace rapt::test {
 struct RequestLengths {
   int32_t query_len = 0;
   int32_t kv_len = 0;
-  int64_t id = -1;  // what its values are drawn from; -1 = its place in the batch
+  int64_t id = -1;        // what its values are drawn from; -1 = its place in the batch
+  int64_t first_key = 0;  // keys are the id's tokens from here on: a part of a longer context
 };
 
 // How the tensors lie in memory. The defaults are the plain case.
@@ -36,7 +39,10 @@ struct Layout {
   int64_t first_page = 0;    // ids start here: the pool below is never touched
   int64_t unused_pages = 2;  // in the pool, in no table; they hold NaN
   int32_t table_pad = 0;     // columns past those of the longest request; they hold -1 and 2^30
-  bool write_kv = false;     // the cache is filled by Attention::write_kv
+  std::optional<int32_t> table_pad_id;                       // what those columns hold instead
+  float unread_k = std::numeric_limits<float>::quiet_NaN();  // what slots of no visible key hold
+  float unread_v = std::numeric_limits<float>::quiet_NaN();
+  bool write_kv = false;  // the cache is filled by Attention::write_kv
   // Ragged
   int32_t kv_gap = 0;  // rows of NaN after each request's keys
   // All

@@ -55,6 +55,7 @@ Tensors::Tensors(const Problem& problem) : problem_(problem), values_(values_of(
     lay_out_pages();
   else
     lay_out_ragged();
+  poison_keys();
   if (!problem_.layout.write_kv || !spec.is_paged()) fill_keys();
 
   // Bit n of the packed mask is bit n % 8 of byte n / 8; bits past the last are set.
@@ -119,7 +120,7 @@ void Tensors::lay_out_pages() {
   for (int64_t b = 0, next = 0; b < requests; b++) {
     int32_t* row = table_.as<int32_t>() + b * columns;
     for (int64_t i = 0; i < columns; i++) {
-      row[i] = i % 2 ? -1 : 1 << 30;
+      row[i] = layout.table_pad_id.value_or(i % 2 ? -1 : 1 << 30);
       if (i < pages_of(b))
         row[i] =
             static_cast<int32_t>(layout.first_page + ids[next + i / ratio] * ratio + i % ratio);
@@ -141,7 +142,7 @@ void Tensors::lay_out_pages() {
   const bool nhd = layout.order == KvLayout::kNHD;
   const int64_t element = size_of(dtype);
   keys_ = GuardedBuffer(num_pages_ * layers * (k_block + v_block) * element);
-  if (layout.first_page == 0) keys_.fill(kPoison);
+  if (layout.first_page == 0) keys_.fill(kPoison);  // layers and rows between, too
   auto view = [&](int64_t base, int64_t page, int64_t row, int64_t dim) {
     return TensorView::strided(keys_.data() + base * element, dtype,
                                {num_pages_, page_size, hkv, dim},
@@ -175,6 +176,27 @@ std::byte* Tensors::key_at(const TensorView& view, size_t b, int64_t token, int6
   return base +
          (page * view.stride[0] + token % page_size * view.stride[1] + head * view.stride[2]) *
              element;
+}
+
+void Tensors::poison_keys() {
+  const bool paged = problem_.spec.is_paged();
+  auto poison = [&](const TensorView& view, float value) {
+    const int64_t element = size_of(view.dtype);
+    std::byte* base = static_cast<std::byte*>(view.data);
+    const int64_t per_row = paged ? view.shape[1] : 1;  // a ragged row is a page of one token
+    const int64_t heads = view.shape[view.rank - 2], dim = view.shape[view.rank - 1];
+    for (int64_t row = problem_.layout.first_page; row < view.shape[0]; row++)
+      for (int64_t t = 0; t < per_row; t++)
+        for (int64_t h = 0; h < heads; h++)
+          for (int64_t d = 0; d < dim; d++)
+            store(view.dtype,
+                  base + (row * view.stride[0] + (paged ? t * view.stride[1] : 0) +
+                          h * view.stride[view.rank - 2] + d) *
+                             element,
+                  value);
+  };
+  poison(k_view_, problem_.layout.unread_k);
+  poison(v_view_, problem_.layout.unread_v);
 }
 
 void Tensors::fill_keys() {

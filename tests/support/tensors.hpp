@@ -42,6 +42,7 @@ class Tensors {
   void lay_out_queries();
   void lay_out_pages();
   void lay_out_ragged();
+  void poison_keys();
   void fill_keys();
   std::byte* key_at(const TensorView& view, size_t b, int64_t token, int64_t head) const;
 
