@@ -1,0 +1,31 @@
+# `cmake --install`: library, headers, CMake package, pkg-config file, licence. Everything finds its
+# neighbours relative to itself, so the tree may be moved. One prefix holds one kind of library.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS rapt EXPORT rapt-targets)
+install(DIRECTORY include/rapt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h*")
+install(FILES third_party/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rapt)
+configure_package_config_file(cmake/package/rapt-config.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/package/rapt-config.cmake INSTALL_DESTINATION ${package_dir})
+# Until 1.0 a minor version may change the interface.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/package/rapt-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/rapt-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/package/rapt-config-version.cmake DESTINATION ${package_dir})
+install(EXPORT rapt-targets NAMESPACE rapt:: DESTINATION ${package_dir})
+
+file(RELATIVE_PATH RAPT_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH RAPT_PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH RAPT_PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+set(RAPT_PC_LIBS_PRIVATE "-pthread -lstdc++ -lm")  # what a C program needs beside a static librapt
+set(RAPT_PC_CFLAGS)
+set(RAPT_PC_LIBS)
+if(NOT BUILD_SHARED_LIBS)
+  set(RAPT_PC_CFLAGS " -DRAPT_STATIC")
+  set(RAPT_PC_LIBS " -Wl,--exclude-libs,librapt.a")
+endif()
+configure_file(cmake/package/rapt.pc.in ${CMAKE_CURRENT_BINARY_DIR}/package/rapt.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/rapt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -2,7 +2,8 @@
 
 add_library(rapt_flags INTERFACE)
 target_compile_features(rapt_flags INTERFACE cxx_std_20)
-target_compile_options(rapt_flags INTERFACE -Wall -Wextra -Wshadow 
+# gcc 12 sees overlapping copies inside std::string (its bug 105651): -Wno-restrict.
+target_compile_options(rapt_flags INTERFACE -Wall -Wextra -Wshadow -Wno-restrict
   $<$<BOOL:${RAPT_WERROR}>:-Werror>)
 if(RAPT_SANITIZE)
   target_compile_options(rapt_flags INTERFACE -fsanitize=${RAPT_SANITIZE} -fno-omit-frame-pointer
