@@ -31,14 +31,15 @@ class RAPT_API PageAllocator {
   // least the last token is left to compute. num_cached_tokens(id) says how many tokens are already
   // in the cache.
   SequenceId begin(std::span<const int32_t> tokens);
-  // Room for `num_tokens` more tokens. All or nothing: Error(kOutOfMemory) with the pages needed
-  // and free, and nothing changed, if the pool cannot give them. Cached pages nobody holds are
-  // evicted, least recently used first.
+  // Room for `num_tokens` tokens after those appended; room reserved before counts. Tokens of a
+  // draft that is rejected are written to it and just never appended. All or nothing:
+  // Error(kOutOfMemory) with the pages needed and free, and nothing changed, if the pool cannot
+  // give them. Cached pages nobody holds are evicted, least recently used first.
   void reserve(SequenceId id, int64_t num_tokens);
   // True if reserve() would succeed now.
   bool can_reserve(SequenceId id, int64_t num_tokens) const;
   // Records the next tokens of the request as written, in reserved room; pages that become full can
-  // be shared from now on.
+  // be shared from now on. A page that repeats one already known is kept, but not found by others.
   void append(SequenceId id, std::span<const int32_t> tokens);
   // A second request on the same tokens; full pages are shared. A partly filled last page is not:
   // the caller must copy its contents as copy_from -> copy_to says (page ids; both -1 when there is
@@ -56,7 +57,7 @@ class RAPT_API PageAllocator {
   // next call that changes this request.
   std::span<const int32_t> pages(SequenceId id) const;
   int64_t num_tokens(SequenceId id) const;
-  int64_t num_cached_tokens(SequenceId id) const;  // at begin()
+  int64_t num_cached_tokens(SequenceId id) const;  // at begin() or fork()
 
   int32_t page_size() const;
   int64_t num_pages() const;
