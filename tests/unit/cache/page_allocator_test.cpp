@@ -297,12 +297,17 @@ TEST(PageAllocator, used_again_is_used_recently) {
 
 TEST(PageAllocator, a_page_after_an_evicted_one_is_not_found_under_its_successor) {
   PageAllocator allocator(3, 1);
-  const SequenceId a = write(allocator, {1}), b = write(allocator, {1, 2});
-  EXPECT_THAT(allocator.pages(b), ElementsAre(1, 2)) << "written twice: a page each";
-  allocator.end(a);  // page 0 stands for [1]; page 2 for [1, 2]
-  const SequenceId c = allocator.begin(Tokens{7});
-  allocator.reserve(c, 1);  // takes page 0
+  const SequenceId a = allocator.begin({}), b = allocator.begin({});
+  allocator.reserve(a, 1);
+  allocator.reserve(b, 2);
+  allocator.append(a, Tokens{1});  // page 0 stands for [1]
+  allocator.append(b, Tokens{1, 2});
+  EXPECT_THAT(allocator.pages(b), ElementsAre(1, 2)) << "page 2 stands for [1, 2]";
+  allocator.end(a);
+  const SequenceId c = allocator.begin({});
+  allocator.reserve(c, 1);
   allocator.append(c, Tokens{7});
+  EXPECT_THAT(allocator.pages(c), ElementsAre(0)) << "which now stands for [7]";
   const SequenceId d = allocator.begin(Tokens{7, 2, 0});
   EXPECT_EQ(allocator.num_cached_tokens(d), 1) << "page 2 follows 1, not 7";
 }
