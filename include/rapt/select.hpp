@@ -39,9 +39,9 @@ enum class GraphSupport : uint8_t { kNever, kSingleTokenDecode, kUniformBatch, k
 RAPT_API const char* to_string(GraphSupport support);
 
 struct SelectOptions {
-  std::string backend;  // "" or "auto" = by priority; otherwise that one or an error
-  std::optional<int32_t> flash_attention_version;  // 2, 3 or 4
-  std::optional<KvLayout> layout;                  // the caller's cache layout, if it is fixed
+  std::string backend{};  // "" or "auto" = by priority; otherwise that one or an error
+  std::optional<int32_t> flash_attention_version{};  // 2, 3 or 4
+  std::optional<KvLayout> layout{};                  // the caller's cache layout, if it is fixed
   int32_t manager_page_size = 0;      // the caller's allocation unit; 0 = spec.page_size
   int32_t context_parallel_size = 1;  // ranks the KV cache is sharded over
 };
