@@ -1,7 +1,9 @@
-// One floating-point element at a time, whatever its type: for plain code, not for kernels.
+// Floating-point elements, whatever their type: for plain code, not for kernels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/check.hpp"
 #include "core/float16.hpp"
@@ -23,7 +25,24 @@ inline float load_element(const void* array, DType dtype, int64_t index) {
   }
 }
 
-// The same the other way, rounded to nearest even.
+// Elements [first, first + out.size()) of such an array; the type is looked at once.
+inline void load_elements(const void* array, DType dtype, int64_t first, std::span<double> out) {
+  auto load = [&](const auto* elements, auto to_float) {
+    for (size_t i = 0; i < out.size(); i++) out[i] = to_float(elements[first + i]);
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return load(static_cast<const float*>(array), [](float value) { return value; });
+    case DType::kFloat16:
+      return load(static_cast<const uint16_t*>(array), float16_to_float);
+    case DType::kBFloat16:
+      return load(static_cast<const uint16_t*>(array), bfloat16_to_float);
+    default:
+      fail(ErrorCode::kInternal, "elements of ", to_string(dtype), " were read as floats");
+  }
+}
+
+// One element the other way, rounded to nearest even.
 inline void store_element(void* array, DType dtype, int64_t index, float value) {
   switch (dtype) {
     case DType::kFloat32:

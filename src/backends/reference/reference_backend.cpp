@@ -35,8 +35,8 @@ struct ReferencePlan final : BackendPlan {
 
 // What one row needs while it is computed.
 struct Scratch {
-  std::vector<double> q;       // [Dqk]
-  std::vector<double> out;     // [Dvo]
+  std::vector<double> q, k;    // [Dqk]
+  std::vector<double> v, out;  // [Dvo]
   std::vector<double> scores;  // [kv_len]: of the keys it sees
   std::vector<int64_t> keys;   // and which those are
 };
@@ -53,7 +53,8 @@ class Rows {
     const int64_t token = request.query_start + i;
     const int64_t kv_head = head / spec_.group();
     const int64_t position = i + request.kv_len - request.query_len;
-    load_q(token, head, scratch.q);
+    load_elements(args_.q.data, args_.q.dtype,
+                  token * stride_of(args_.q, 0) + head * stride_of(args_.q, 1), scratch.q);
 
     scratch.keys.clear();
     scratch.scores.clear();
@@ -61,7 +62,7 @@ class Rows {
     for (int64_t j = range.begin; j < range.end; j++) {
       if (!allowed_by_mask(request, i, j)) continue;
       scratch.keys.push_back(j);
-      scratch.scores.push_back(score(request, position, j, head, kv_head, scratch.q));
+      scratch.scores.push_back(score(request, position, j, head, kv_head, scratch));
     }
 
     const double sink = spec_.sinks ? at(args_.sinks, head) : kMinusInfinity;
@@ -76,9 +77,9 @@ class Rows {
       for (size_t n = 0; n < scratch.keys.size(); n++) {
         const double weight = std::exp(scratch.scores[n] - largest);
         denominator += weight;
-        const int64_t row = kv_row(args_.v, request, scratch.keys[n], kv_head);
-        for (int64_t d = 0; d < spec_.dim_vo(); d++)
-          scratch.out[d] += weight * load_element(args_.v.data, args_.v.dtype, row + d);
+        load_elements(args_.v.data, args_.v.dtype,
+                      kv_row(args_.v, request, scratch.keys[n], kv_head), scratch.v);
+        for (int64_t d = 0; d < spec_.dim_vo(); d++) scratch.out[d] += weight * scratch.v[d];
       }
     }
     store(token, head, denominator == 0 ? 0.0 : kv_scale(args_.v_scale, kv_head) / denominator,
@@ -93,11 +94,10 @@ class Rows {
  private:
   // scale * (q . k) -> softcap -> ALiBi.
   double score(const ReferencePlan::Request& request, int64_t position, int64_t j, int64_t head,
-               int64_t kv_head, const std::vector<double>& q) const {
-    const int64_t row = kv_row(args_.k, request, j, kv_head);
+               int64_t kv_head, Scratch& scratch) const {
+    load_elements(args_.k.data, args_.k.dtype, kv_row(args_.k, request, j, kv_head), scratch.k);
     double dot = 0;
-    for (int64_t d = 0; d < spec_.head_dim_qk; d++)
-      dot += q[d] * load_element(args_.k.data, args_.k.dtype, row + d);
+    for (int64_t d = 0; d < spec_.head_dim_qk; d++) dot += scratch.q[d] * scratch.k[d];
     double s = spec_.resolved_scale() * kv_scale(args_.k_scale, kv_head) * dot;
     if (spec_.softcap > 0) s = spec_.softcap * std::tanh(s / spec_.softcap);
     if (spec_.alibi)
@@ -119,12 +119,6 @@ class Rows {
     const int64_t page = request.pages[j / spec_.page_size];
     return page * stride_of(tensor, 0) + j % spec_.page_size * stride_of(tensor, 1) +
            kv_head * stride_of(tensor, 2);
-  }
-
-  void load_q(int64_t token, int64_t head, std::vector<double>& q) const {
-    const int64_t row = token * stride_of(args_.q, 0) + head * stride_of(args_.q, 1);
-    for (int64_t d = 0; d < spec_.head_dim_qk; d++)
-      q[d] = load_element(args_.q.data, args_.q.dtype, row + d);
   }
 
   void store(int64_t token, int64_t head, double factor, const std::vector<double>& out) const {
@@ -187,6 +181,8 @@ void ReferenceBackend::run(const BackendPlan& backend_plan, const RunArgs& args)
   std::vector<Scratch> scratches(num_tasks);
   for (Scratch& scratch : scratches) {
     scratch.q.resize(spec_.head_dim_qk);
+    scratch.k.resize(spec_.head_dim_qk);
+    scratch.v.resize(spec_.dim_vo());
     scratch.out.resize(spec_.dim_vo());
     scratch.scores.reserve(plan.max_kv_len);
     scratch.keys.reserve(plan.max_kv_len);
