@@ -1,14 +1,15 @@
 #include "backends/cpu/simd/avx512.hpp"
 
 #include "backends/cpu/isa/tables.hpp"
+#include "backends/cpu/prefill-inl.hpp"
 
 namespace rapt::cpu {
 
 const Kernels kAvx512Kernels = {
     .isa = CpuIsa::kAvx512,
-    .prefill = nullptr,
+    .prefill = prefill,
     .decode = nullptr,
-    .scratch_bytes = nullptr,
+    .scratch_bytes = prefill_scratch_bytes,
     .max_decode_rows = 0,
 };
 

@@ -1,14 +1,16 @@
 #include "backends/cpu/simd/avx512_bf16.hpp"
 
 #include "backends/cpu/isa/tables.hpp"
+#include "backends/cpu/pair_products-inl.hpp"
+#include "backends/cpu/prefill-inl.hpp"
 
 namespace rapt::cpu {
 
 const Kernels kAvx512Bf16Kernels = {
     .isa = CpuIsa::kAvx512Bf16,
-    .prefill = nullptr,
+    .prefill = prefill,
     .decode = nullptr,
-    .scratch_bytes = nullptr,
+    .scratch_bytes = prefill_scratch_bytes,
     .max_decode_rows = 0,
 };
 

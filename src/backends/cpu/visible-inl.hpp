@@ -1,0 +1,52 @@
+// Which keys a row sees, as the kernels need it: ranges by position, bits of the custom mask.
+#pragma once
+
+#include "backends/cpu/kernels.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+template <typename T>
+constexpr T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+template <typename T>
+constexpr T larger(T a, T b) {
+  return a > b ? a : b;
+}
+constexpr int round_up_to(int n, int unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+// Keys [begin, end); nothing if end <= begin.
+struct Range {
+  int begin, end;
+};
+
+// The smallest range of the work's keys that holds what queries [first, last] see by position:
+// both ends of what a query sees grow with it.
+inline Range visible_range(const Problem& problem, const Request& request, const Work& work,
+                           int first, int last) {
+  const int64_t lowest = int64_t{first} + request.kv_len - request.query_len;
+  const int64_t highest = int64_t{last} + request.kv_len - request.query_len;
+  int64_t begin = work.key_begin, end = smaller(work.key_end, request.kv_len);
+  if (problem.window_left != -1) begin = larger(begin, lowest - problem.window_left);
+  if (problem.window_right != -1) end = smaller(end, highest + problem.window_right + 1);
+  if (end <= begin) return {work.key_begin, work.key_begin};
+  return {static_cast<int>(begin), static_cast<int>(end)};
+}
+
+// Bits [key, key + n) of a query's custom mask, n <= 32, lowest first; no byte beyond them is read.
+inline uint32_t mask_bits(const Problem& problem, const Request& request, int token, int key,
+                          int n) {
+  const int64_t bit = request.mask_bit + int64_t{token} * request.kv_len + key;
+  const int64_t first = bit >> 3, last = (bit + n - 1) >> 3;
+  uint64_t bits = 0;
+  for (int64_t byte = first; byte <= last; byte++)
+    bits |= uint64_t{problem.custom_mask[byte]} << (8 * (byte - first));
+  bits >>= bit & 7;
+  return static_cast<uint32_t>(n == 32 ? bits : bits & ((uint64_t{1} << n) - 1));
+}
+
+}  // namespace
+}  // namespace rapt::cpu
