@@ -42,13 +42,13 @@ int64_t bytes_per_layer(const ModelConfig& c) {
 
 }  // namespace
 
-Model load_llama2c(const MappedFile& file, const LoadOptions& options) {
-  ByteReader reader(file.bytes(), file.path());
+Model load_llama2c(FileView file, const LoadOptions& options) {
+  ByteReader reader(file.bytes, file.path);
   Model model;
   model.config = read_config(reader);
   check_io(model.config.num_layers <=
                static_cast<int64_t>(reader.left()) / bytes_per_layer(model.config),
-           file.path(), ": ", model.config.num_layers, " layers don't fit into ", reader.left(),
+           file.path, ": ", model.config.num_layers, " layers don't fit into ", reader.left(),
            " bytes: the file is truncated or not a llama2.c model");
   const std::vector<WeightSlot> slots = make_weight_slots(model);
   std::vector<StoredTensor> tensors(slots.size());
@@ -71,9 +71,9 @@ Model load_llama2c(const MappedFile& file, const LoadOptions& options) {
   reader.take(model.config.context_length * model.config.head_dim * sizeof(float),
               "the two RoPE tables");  // computed here instead
   if (!model.config.tied_embeddings) take(final_norm + 1);
-  check_io(reader.left() == 0, file.path(), ": ", reader.left(),
+  check_io(reader.left() == 0, file.path, ": ", reader.left(),
            " bytes follow the last tensor: not a llama2.c model of these dimensions");
-  fill_weights(slots, tensors, options, file.path());
+  fill_weights(slots, tensors, options, file.path);
   return model;
 }
 

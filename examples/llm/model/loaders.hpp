@@ -8,6 +8,7 @@
 
 namespace llm {
 
-Model load_llama2c(const MappedFile& file, const LoadOptions& options);
+Model load_gguf(FileView file, const LoadOptions& options);
+Model load_llama2c(FileView file, const LoadOptions& options);
 
 }  // namespace llm

@@ -7,6 +7,12 @@
 
 namespace llm {
 
+// Bytes of a file in memory, and its path for messages. Owns neither.
+struct FileView {
+  std::span<const std::byte> bytes;
+  const std::string& path;
+};
+
 // The bytes stay valid as long as the object and the file's length do: a file that another process
 // shortens meanwhile kills this one, as with every mapping.
 class MappedFile {
@@ -18,8 +24,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   MappedFile& operator=(MappedFile&&) = delete;
 
-  std::span<const std::byte> bytes() const { return bytes_; }
-  const std::string& path() const { return path_; }
+  FileView view() const { return {bytes_, path_}; }
 
  private:
   std::string path_;

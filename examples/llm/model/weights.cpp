@@ -9,12 +9,14 @@
 #include <thread>
 
 #include "llm/model/failure.hpp"
+#include "llm/model/rope.hpp"
 
 namespace llm {
 namespace {
 
 // A bound on each extent that no model comes near and under which products of two stay below 2^48.
 constexpr int64_t kMaxExtent = int64_t{1} << 24;
+constexpr int64_t kMaxHeadDim = int64_t{1} << 16;
 
 struct LayerSlot {
   const char* gguf_name;
@@ -107,16 +109,16 @@ void load_strips(const std::vector<Strip>& strips, int32_t num_threads) {
 }  // namespace
 
 void finish_config(ModelConfig& c, const std::string& file) {
-  const auto check_extent = [&](const char* what, int64_t value) {
-    check_io(value >= 1 && value <= kMaxExtent, file, ": ", what, " is ", value,
-             ", must be in [1, ", kMaxExtent, "]");
+  const auto check_extent = [&](const char* what, int64_t value, int64_t most = kMaxExtent) {
+    check_io(value >= 1 && value <= most, file, ": ", what, " is ", value, ", must be in [1, ",
+             most, "]");
   };
   check_extent("dim", c.dim);
   check_extent("hidden_dim", c.hidden_dim);
   check_extent("num_layers", c.num_layers);
   check_extent("num_query_heads", c.num_query_heads);
   check_extent("num_kv_heads", c.num_kv_heads);
-  check_extent("head_dim", c.head_dim);
+  check_extent("head_dim", c.head_dim, kMaxHeadDim);
   check_extent("vocab_size", c.vocab_size);
   check_extent("context_length", c.context_length);
   check_extent("num_query_heads * head_dim", c.num_query_heads * c.head_dim);
@@ -127,12 +129,12 @@ void finish_config(ModelConfig& c, const std::string& file) {
            c.rms_norm_eps, ", must be finite and not negative");
   check_io(std::isfinite(c.rope_theta) && c.rope_theta > 0, file, ": rope_theta is ", c.rope_theta,
            ", must be finite and above 0");
-  if (c.rope_frequencies.empty()) {
-    for (int64_t i = 0; i < c.head_dim / 2; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim);
-      c.rope_frequencies.push_back(std::pow(c.rope_theta, exponent));
-    }
-  }
+  c.rope_frequencies = rope_frequencies(c.rope_theta, c.head_dim);
+}
+
+int64_t num_matrices(const ModelConfig& c) {
+  constexpr int64_t kAroundLayers = 2;  // token embedding and final norm
+  return std::ssize(kLayerSlots) * c.num_layers + kAroundLayers + (c.tied_embeddings ? 0 : 1);
 }
 
 std::vector<WeightSlot> make_weight_slots(Model& model) {

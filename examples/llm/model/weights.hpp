@@ -13,7 +13,7 @@
 namespace llm {
 
 // Checks that the config's numbers are possible, fit together and keep every product of two of them
-// in 64 bits. Fills rope_frequencies from rope_theta if they are not given.
+// in 64 bits. Fills rope_frequencies from rope_theta, without scaling.
 void finish_config(ModelConfig& config, const std::string& file);
 
 // A matrix of the model, under the names files give it, with the shape the config asks for.
@@ -25,8 +25,11 @@ struct WeightSlot {
   bool is_norm;  // a vector: files give it one axis
 };
 
-// All matrices of a model with this config, whose layers it creates: bound config.num_layers by
-// what the file can hold first. Order: embedding, layers, final norm, output unless tied.
+// How many slots a model with this config has.
+int64_t num_matrices(const ModelConfig& config);
+
+// All matrices of a model with this config, whose layers it creates: check that the file can hold
+// num_matrices() first. Order: embedding, layers, final norm, output unless tied.
 std::vector<WeightSlot> make_weight_slots(Model& model);
 
 // A tensor in a file: the elements of a row one after the other, rows without a gap.

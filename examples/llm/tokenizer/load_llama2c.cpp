@@ -8,18 +8,18 @@
 
 namespace llm {
 
-std::unique_ptr<Tokenizer> load_llama2c_tokenizer(const MappedFile& file) {
+std::unique_ptr<Tokenizer> load_llama2c_tokenizer(FileView file) {
   constexpr size_t kNumNamed = 3;
-  ByteReader reader(file.bytes(), file.path());
+  ByteReader reader(file.bytes, file.path);
   const auto longest = reader.scalar<int32_t>("max_token_length");
-  check_io(longest > 0, file.path(), ": max_token_length is ", longest,
+  check_io(longest > 0, file.path, ": max_token_length is ", longest,
            ", must be at least 1: not a GGUF file, a tokenizer.json or a llama2.c tokenizer");
   std::vector<Token> tokens;
   while (reader.left() > 0) {
     Token token;
     token.score = reader.scalar<float>("a token's score");
     const auto length = reader.scalar<int32_t>("a token's length");
-    check_io(length >= 0, file.path(), ": token ", tokens.size(), " has the length ", length);
+    check_io(length >= 0, file.path, ": token ", tokens.size(), " has the length ", length);
     token.spelling = reader.text(length, "a token");
     if (const auto byte = spelled_byte(token.spelling)) {
       token.kind = TokenKind::kByte;
@@ -31,9 +31,9 @@ std::unique_ptr<Tokenizer> load_llama2c_tokenizer(const MappedFile& file) {
     }
     tokens.push_back(std::move(token));
   }
-  check_io(tokens.size() >= kNumNamed, file.path(), ": has ", tokens.size(),
+  check_io(tokens.size() >= kNumNamed, file.path, ": has ", tokens.size(),
            " tokens, needs at least ", kNumNamed, ": unknown, BOS and EOS");
-  Vocabulary vocabulary(std::move(tokens), file.path());
+  Vocabulary vocabulary(std::move(tokens), file.path);
   vocabulary.unknown_id = 0;
   vocabulary.bos_id = 1;
   vocabulary.eos_ids = {1, 2};  // llama2.c's models were trained to begin the next text with BOS

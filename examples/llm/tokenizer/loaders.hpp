@@ -8,6 +8,7 @@
 
 namespace llm {
 
-std::unique_ptr<Tokenizer> load_llama2c_tokenizer(const MappedFile& file);
+std::unique_ptr<Tokenizer> load_gguf_tokenizer(FileView file);
+std::unique_ptr<Tokenizer> load_llama2c_tokenizer(FileView file);
 
 }  // namespace llm

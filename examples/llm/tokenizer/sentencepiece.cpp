@@ -8,7 +8,8 @@
 namespace llm {
 
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
-  const std::string spaced = (adds_space_prefix() ? " " : "") + with_spaces(text);
+  std::string spaced(adds_space_prefix() ? 1 : 0, ' ');
+  spaced += with_spaces(text);
   std::vector<Symbol> symbols;
   for (std::string_view rest = spaced; !rest.empty();) {
     const Utf8Step step = next_utf8(rest);
