@@ -1,0 +1,112 @@
+// Public reports, section C: offsets past 32 bits, long contexts, the ends of tables.
+#include <vector>
+
+#include "support/check.hpp"
+
+namespace rapt::test {
+namespace {
+
+// P = 16, Hkv = 8, D = 128: a page of K and V is 32,768 elements, so page 65,536 starts at element
+// 2^31. The pool is sparse memory: only the pages named are touched.
+TEST(Limits, C01_page_ids_whose_offsets_pass_31_and_32_bits) {
+  for (int64_t first_page : {65534, 65536, 131071})
+    for (bool write_kv : {false, true}) {
+      Problem problem{.spec = make_spec(DType::kBFloat16, 8, 8, 128), .requests = {{1, 40}}};
+      problem.layout.first_page = first_page;
+      problem.layout.unused_pages = 0;
+      problem.layout.write_kv = write_kv;
+      expect_oracle(problem);
+    }
+}
+
+TEST(Limits, C01_layer_interleaved_pools_stride_past_32_bits) {
+  Problem problem{.spec = make_spec(DType::kFloat16, 2, 1, 64), .requests = {{1, 40}, {3, 33}}};
+  problem.layout.num_layers = 48;
+  problem.layout.layer = 47;
+  problem.layout.first_page = 44000;  // x 48 layers x 2,048 elements passes 2^32
+  problem.layout.unused_pages = 0;
+  expect_oracle(problem);
+}
+
+TEST(Limits, C01_the_largest_page_ids) {
+  Problem problem{.spec = make_spec(DType::kBFloat16, 2, 1, 8), .requests = {{1, 3}, {2, 2}}};
+  problem.spec.page_size = 1;
+  problem.layout.first_page = (int64_t{1} << 31) - 6;
+  problem.layout.unused_pages = 0;  // the last id is 2^31 - 2
+  expect_oracle(problem);
+}
+
+// Batches whose table names one page over and over: a context of any length over little memory.
+struct LongContext {
+  std::vector<int32_t> query_start, kv_len, table;
+  int32_t page_size;
+  LongContext(int32_t num_queries, int32_t num_keys, int32_t page)
+      : query_start{0, num_queries},
+        kv_len{num_keys},
+        table((num_keys + page - 1) / page, 0),
+        page_size(page) {}
+  Batch batch() const {
+    return {.query_start = query_start,
+            .kv_len = kv_len,
+            .page_table = TensorView::contiguous(table.data(), DType::kInt32,
+                                                 {1, static_cast<int64_t>(table.size())}),
+            .num_pages = 1};
+  }
+};
+
+TEST(Limits, C03_plans_of_contexts_whose_byte_counts_pass_32_bits) {
+  for (auto [query_len, kv_len] : {std::pair{1, 1 << 22}, {1, 5'000'000}, {8192, 524'288}}) {
+    const LongContext context(query_len, kv_len, 16);
+    const AttentionSpec spec = make_spec(DType::kBFloat16, 1, 1, 128);
+    for (const Backend& backend : backends_for(spec)) {
+      SCOPED_TRACE(backend.describe());
+      const Attention attention(context_of(backend), spec, {.backend = backend.name});
+      const Plan plan = attention.plan(context.batch());
+      EXPECT_EQ(plan.num_tokens(), query_len);
+      EXPECT_LT(plan.workspace_bytes(), size_t{1} << 31) << plan.describe();
+    }
+  }
+  const LongContext mask(8192, 524'288, 16);
+  EXPECT_EQ(custom_mask_bytes(mask.batch()), int64_t{8192} * 524'288 / 8);
+}
+
+TEST(Limits, C03_a_context_of_4_million_keys_counts_them) {
+  const LongContext context(1, 1 << 22, 64);
+  AttentionSpec spec = make_spec(DType::kBFloat16, 1, 1, 16);
+  spec.page_size = 64;
+  const std::vector<uint16_t> ones(64 * 16, 0x3f80), zeros(16, 0);
+  for (const Backend& backend : backends_for(spec)) {
+    SCOPED_TRACE(backend.describe());
+    const Attention attention(context_of(backend), spec, {.backend = backend.name});
+    const Plan plan = attention.plan(context.batch());
+    GuardedBuffer workspace(plan.workspace_bytes(), kWorkspaceAlignment);
+    workspace.fill(0xff);
+    uint16_t out[16] = {};
+    float lse = 0;
+    const TensorView pool = TensorView::contiguous(ones.data(), DType::kBFloat16, {1, 64, 1, 16});
+    attention.run(plan, {.q = TensorView::contiguous(zeros.data(), DType::kBFloat16, {1, 1, 16}),
+                         .k = pool,
+                         .v = pool,
+                         .out = TensorView::contiguous(out, DType::kBFloat16, {1, 1, 16}),
+                         .lse = TensorView::contiguous(&lse, DType::kFloat32, {1, 1}),
+                         .workspace = {workspace.data(), workspace.size()}});
+    EXPECT_NEAR(lse, 15.249, 1e-3);
+    for (uint16_t element : out) EXPECT_EQ(element, 0x3f80);
+  }
+}
+
+// The table ends at an unmapped page after exactly ceil(257 / 64) entries.
+TEST(Limits, C04_nothing_is_read_past_the_last_entry_of_a_table) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16})
+    for (int32_t query_len : {1, 4, 130, 257}) {
+      Problem problem{.spec = make_spec(dtype, 4, 1, 64), .requests = {{query_len, 257}}};
+      problem.spec.page_size = 64;
+      expect_oracle(problem);
+      problem.requests = {{query_len, 257}, {1, 65}, {2, 64}, {3, 1}};  // rows that end early
+      problem.layout.table_pad = 2;
+      expect_oracle(problem);
+    }
+}
+
+}  // namespace
+}  // namespace rapt::test

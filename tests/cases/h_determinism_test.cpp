@@ -1,0 +1,88 @@
+// Public reports, section H: the same bits, run after run and, where asked for, batch after batch.
+#include "support/check.hpp"
+
+namespace rapt::test {
+namespace {
+
+TEST(Determinism, H01_a_decode_row_keeps_its_bits_beside_any_prefill) {
+  Problem alone{.spec = make_spec(DType::kBFloat16, 14, 2, 64), .requests = {{1, 19802, 1}}};
+  alone.spec.batch_invariant = true;
+  alone.spec.needs_lse = true;
+  Problem nine = alone, ten = alone;
+  nine.requests.insert(nine.requests.begin(), {9, 9, 2});
+  ten.requests.push_back({10, 10, 2});
+  Tensors beside_nine(nine), beside_ten(ten);
+  on_every_backend(alone, [&](const Outcome& outcome, const Backend& backend) {
+    const std::vector<float> want = rows_of(alone, outcome, 0);
+    EXPECT_EQ(rows_of(nine, run(beside_nine, backend), 1), want);
+    EXPECT_EQ(rows_of(ten, run(beside_ten, backend), 0), want);
+  });
+}
+
+TEST(Determinism, H01_a_prefill_keeps_its_bits_among_50_short_ones) {
+  Problem alone{.spec = make_spec(DType::kBFloat16, 14, 2, 64), .requests = {{300, 300, 100}}};
+  alone.spec.batch_invariant = true;
+  Problem crowd = alone;
+  for (int b = 0; b < 50; b++) crowd.requests.insert(crowd.requests.begin(), {1 + b % 7, 8 + b, b});
+  Tensors among(crowd);
+  on_every_backend(alone, [&](const Outcome& outcome, const Backend& backend) {
+    EXPECT_EQ(rows_of(crowd, run(among, backend), 50), rows_of(alone, outcome, 0));
+  });
+}
+
+TEST(Determinism, H01_random_neighbours) {
+  for (uint64_t seed = 0; seed < 12; seed++) {
+    auto draw = [&](int n, int tag) { return int32_t(uniform_of(seed, 900, tag) * n); };
+    Problem alone{
+        .spec = make_spec(std::array{DType::kFloat32, DType::kFloat16, DType::kBFloat16}[seed % 3],
+                          8, 2, 64)};
+    alone.spec.batch_invariant = true;
+    const int32_t query_len = std::array{1, 1, 5, 70}[draw(4, 1)];
+    alone.requests = {{query_len, query_len + draw(600, 2), 1000}};
+    Problem crowd{.spec = alone.spec};
+    const int victim = draw(6, 3);
+    for (int b = 0; b < 6; b++) {
+      const int32_t len = draw(2, 10 + b) ? 1 : draw(40, 20 + b);
+      crowd.requests.push_back({len, len + draw(300, 30 + b), b});
+      if (b == victim) crowd.requests.push_back(alone.requests[0]);
+    }
+    Tensors among(crowd);
+    on_every_backend(alone, [&](const Outcome& outcome, const Backend& backend) {
+      EXPECT_EQ(rows_of(crowd, run(among, backend), victim + 1), rows_of(alone, outcome, 0));
+    });
+  }
+}
+
+// Invariant bits do not depend on the number of threads either.
+TEST(Determinism, H01_invariant_bits_at_any_thread_count) {
+  Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64),
+                  .requests = {{1, 1500}, {30, 60}, {1, 17}}};
+  problem.spec.batch_invariant = true;
+  Tensors tensors(problem);
+  on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
+    for (int32_t num_threads : {1, 2, 3, 5}) {
+      const Outcome other = run(tensors, {backend.name, backend.isa, num_threads});
+      EXPECT_EQ(other.out, outcome.out) << num_threads << " threads";
+      EXPECT_EQ(other.lse, outcome.lse) << num_threads << " threads";
+    }
+  });
+}
+
+TEST(Determinism, the_same_plan_gives_the_same_bits_run_after_run) {
+  Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64),
+                  .requests = {{1, 1500}, {30, 60}, {1, 17}}};
+  Tensors tensors(problem);
+  on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
+    const Attention attention(context_of(backend), problem.spec, {.backend = backend.name});
+    const Plan plan = attention.plan(tensors.batch());
+    for (int round = 0; round < 10; round++) {
+      attention.run(plan, tensors.args(plan));
+      const Outcome again = tensors.collect();
+      ASSERT_EQ(again.out, outcome.out);
+      ASSERT_EQ(again.lse, outcome.lse);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace rapt::test
