@@ -184,23 +184,24 @@ struct PrefillPass {
 // Normalises a row, adds the sink, and writes it where the work says.
 template <typename T>
 inline void write_row(const Problem& problem, const Request& request, const Work& work,
-                      const Partials& partials, int head, int row, const float* o, RowState state) {
+                      const Partials& partials, int head, int row, const float* o, RowState state,
+                      float factor) {
   const int query_head = head * problem.group + row % problem.group;
   const bool partial = work.partial >= 0;
+  float max = state.max * factor, sum = state.sum;
   float weight = 1;  // of what has been summed, against the sink
   if (problem.sinks && !partial) {
     const float sink = problem.sinks[query_head] * kLog2E;
-    const float top = larger(state.max, sink);
+    const float top = larger(max, sink);
     if (top > kMinusInfinity) {
-      weight = __builtin_exp2f(state.max - top);
-      state.sum = state.sum * weight + __builtin_exp2f(sink - top);
-      state.max = top;
+      weight = __builtin_exp2f(max - top);
+      sum = sum * weight + __builtin_exp2f(sink - top);
+      max = top;
     }
   }
-  const float lse =
-      state.sum == 0 ? kMinusInfinity : (state.max + __builtin_log2f(state.sum)) * kLn2;
-  float factor = state.sum == 0 ? 0 : weight / state.sum;
-  if (problem.v_scale) factor *= problem.v_scale[problem.scales_per_head ? head : 0];
+  const float lse = sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2;
+  float norm = sum == 0 ? 0 : weight / sum;
+  if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
 
   const int dims = problem.head_dim_vo;
   if (partial) {
@@ -209,7 +210,7 @@ inline void write_row(const Problem& problem, const Request& request, const Work
                           row - work.row_begin;
     float* const out = partials.out + index * partials.out_stride;
     for (int dim = 0; dim < dims; dim += kWidth)
-      store(out + dim, load(o + dim) * set1(factor), first_lanes(dims - dim));
+      store(out + dim, load(o + dim) * set1(norm), first_lanes(dims - dim));
     partials.lse[index] = lse;
     return;
   }
@@ -218,7 +219,7 @@ inline void write_row(const Problem& problem, const Request& request, const Work
                                       query_head * problem.out_head_stride);
   // + 0: a hidden key's probability 0 may have turned a -0 into 0.
   for (int dim = 0; dim < dims; dim += kWidth)
-    store(out + dim, load(o + dim) * set1(factor) + zero(), first_lanes(dims - dim));
+    store(out + dim, load(o + dim) * set1(norm) + zero(), first_lanes(dims - dim));
   if (problem.lse)
     *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
                               query_head * problem.lse_head_stride +
@@ -232,11 +233,12 @@ void prefill_rows(const Problem& problem, const Request& request, const Work& wo
   for (int head = work.kv_head_begin; head < work.kv_head_end; head++)
     for (int row = work.row_begin; row < work.row_end; row += scratch.max_rows) {
       const int count = smaller(scratch.max_rows, work.row_end - row);
-      PrefillPass<T>{problem, request, work, scratch, head, row, count, score_rule(problem, head)}
-          .run();
+      const ScoreRule rule = score_rule(problem, head);
+      PrefillPass<T>{problem, request, work, scratch, head, row, count, rule}.run();
       for (int i = 0; i < count; i++)
         write_row<T>(problem, request, work, partials, head, row + i,
-                     scratch.outputs + int64_t{i} * scratch.value_dims, scratch.states[i]);
+                     scratch.outputs + int64_t{i} * scratch.value_dims, scratch.states[i],
+                     rule.factor());
     }
 }
 

@@ -52,9 +52,11 @@ inline void apply(const ScoreRule& rule, const Problem& problem, const Request& 
         x = fma(set1(-slope), distance, x);
       }
     }
-    const int hidden = larger(row.keys.begin - key, 0), shown = smaller(row.keys.end - key, kWidth);
-    uint32_t bits = ((uint32_t{1} << shown) - 1) & ~((uint32_t{1} << smaller(hidden, kWidth)) - 1);
-    if (problem.custom_mask && shown > 0)
+    // Lanes [hidden, shown) are keys that the row sees.
+    const int hidden = clamp(row.keys.begin - key, 0, kWidth);
+    const int shown = clamp(row.keys.end - key, 0, kWidth);
+    uint32_t bits = ((1u << shown) - 1) & ~((1u << hidden) - 1);
+    if (problem.custom_mask && shown > hidden)
       bits &= mask_bits(problem, request, row.token, block + key, shown);
     store(s + key, select(lanes_of(bits), x, set1(kMinusInfinity)));
   }
@@ -73,8 +75,8 @@ inline float largest(const float* s, int first, int last) {
 
 // Running state of a row.
 struct RowState {
-  float max;  // log2 units, as the output was last rescaled to; -inf = no key seen yet
-  float sum;
+  float max;  // in units of ScoreRule::factor(), as the output was last rescaled to; -inf = no key
+  float sum;  // of 2^((score - max) * factor)
 };
 
 // Takes the block's scores s into the state and leaves probabilities p [begin, end) for the product
@@ -97,23 +99,25 @@ inline float softmax_row(const ScoreRule& rule, const Problem& problem, const Re
   if (rule.in_advance || !whole) apply(rule, problem, request, row, block, first, last, s);
 
   float rescale = 1;
-  const float top = largest(s, first, last) * rule.factor();
-  if (top > state.max + kMaxLag) {
-    const float exponent[kWidth] = {state.max - top};
-    float factor[kWidth];
-    store(factor, exp2_accurate(load(exponent)));
-    rescale = factor[0];
+  const float top = largest(s, first, last);
+  if ((top - state.max) * rule.factor() > kMaxLag) {
+    const float exponent[kWidth] = {(state.max - top) * rule.factor()};
+    float result[kWidth];
+    store(result, exp2_accurate(load(exponent)));
+    rescale = result[0];
     state.sum *= rescale;
     state.max = top;
   }
-  // A row that has seen nothing yet has only hidden keys here: any finite maximum will do.
-  const Vec shift = set1(state.max == kMinusInfinity ? 0.0f : -state.max);
+  // The difference comes before the factor: scores may be so large that rounding their products
+  // would be visible. A row that has seen nothing yet has only hidden keys here: any finite maximum
+  // will do.
+  const Vec max = set1(state.max == kMinusInfinity ? 0.0f : state.max);
   const Vec factor = set1(rule.factor());
   Vec sum[Products::kStep] = {};
   for (int key = first; key < last; key += kGrain) {
     Vec x[Products::kStep];
     for (int i = 0; i < Products::kStep; i++) {
-      x[i] = Products::exp2(T{}, fma(load(s + key + i * kWidth), factor, shift));
+      x[i] = Products::exp2(T{}, (load(s + key + i * kWidth) - max) * factor);
       sum[i] = sum[i] + x[i];
     }
     Products::store_probabilities(p + key, x);

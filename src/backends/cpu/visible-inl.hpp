@@ -14,6 +14,9 @@ template <typename T>
 constexpr T larger(T a, T b) {
   return a > b ? a : b;
 }
+constexpr int clamp(int x, int low, int high) {
+  return smaller(larger(x, low), high);
+}
 constexpr int round_up_to(int n, int unit) {
   return (n + unit - 1) / unit * unit;
 }
@@ -27,6 +30,9 @@ struct Range {
 // both ends of what a query sees grow with it.
 inline Range visible_range(const Problem& problem, const Request& request, const Work& work,
                            int first, int last) {
+  const bool bounded = problem.window_left != -1 && problem.window_right != -1;
+  if (bounded && problem.window_left + problem.window_right < 0)
+    return {work.key_begin, work.key_begin};  // the band itself is empty
   const int64_t lowest = int64_t{first} + request.kv_len - request.query_len;
   const int64_t highest = int64_t{last} + request.kv_len - request.query_len;
   int64_t begin = work.key_begin, end = smaller(work.key_end, request.kv_len);

@@ -57,7 +57,7 @@ inline Vec abs(Vec x) {
 inline Vec copy_sign(Vec magnitude, Vec sign) {
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(magnitude),
                                                        _mm512_castps_si512(sign),
-                                                       _mm512_set1_epi32(INT32_MIN), 0xe4));
+                                                       _mm512_set1_epi32(INT32_MIN), 0xd8));
 }
 inline Vec round_nearest(Vec x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
