@@ -1,0 +1,53 @@
+// The seam between the engine and its arithmetic: plain structs and one table of function pointers
+// for each instruction set. Every function gives a row the same bits however many rows come with
+// it, which is what makes a request's text independent of its batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rapt/device.hpp"
+#include "rapt/dtype.hpp"
+
+namespace llm {
+
+// A weight matrix is cut into panels of 32 output features. Within a panel the 32 weights of one
+// input feature are neighbours: the loop over input features then streams through memory, and the
+// outputs need no horizontal sums.
+constexpr int64_t kPanelWidth = 32;
+
+// out[r, 0..num_columns) (+)= x[r, :] · panel for rows r of x.
+struct PanelProduct {
+  const float* x;  // [num_rows, depth]
+  int64_t x_stride;
+  int64_t num_rows;
+  int64_t depth;           // input features
+  const std::byte* panel;  // [depth, 32] of the function's format
+  float* out;              // the panel's columns
+  int64_t out_stride;
+  int64_t num_columns;  // <= 32: the rest of the panel is padding
+  bool accumulate;      // add to out
+};
+
+struct Kernels {
+  // Panels of fp32, bf16 and fp16.
+  void (*product_f32)(const PanelProduct&);
+  void (*product_bf16)(const PanelProduct&);
+  void (*product_f16)(const PanelProduct&);
+  // out = x / sqrt(mean(x^2) + epsilon) * weight, over one row.
+  void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
+  // gate[i] = silu(gate[i]) * up[i]
+  void (*swiglu)(float* gate, const float* up, int64_t n);
+  // Turns (first[i], second[i]) by the angle whose cosine and sine are given, i in [0, n), with
+  // elements `stride` apart.
+  void (*rotate)(float* first, float* second, int64_t stride, const float* cosines,
+                 const float* sines, int64_t n);
+  // To and from the 16-bit formats, round to nearest even; dtype is fp16 or bf16.
+  void (*narrow)(const float* values, rapt::DType dtype, int64_t n, uint16_t* bits);
+  void (*widen)(const uint16_t* bits, rapt::DType dtype, int64_t n, float* values);
+};
+
+// The kernels of the highest level that is compiled and not above `isa`.
+const Kernels& kernels_for(rapt::CpuIsa isa);
+
+}  // namespace llm

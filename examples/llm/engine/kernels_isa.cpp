@@ -1,0 +1,250 @@
+// All kernels, compiled once for each instruction set with that set's flags and LLM_ISA as its
+// namespace. Nothing here may use an inline function from a header that other files include, since
+// the linker could keep this copy of it for older processors.
+//
+// The product's shape: rows x 32 accumulators stay in registers while the panel streams by, so a
+// weight is loaded once per block of rows: once at all when decoding, where memory is the bound
+// (32 weights and 2 x rows x 32 flops a step), and from the second-level cache when prefilling,
+// where the multiply-add units are. Each accumulator adds its products in the order of the input
+// features whatever the number of rows.
+#include <cstring>
+
+#include "llm/engine/kernels.hpp"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace llm::LLM_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16, kMaxRows = 14;  // 28 accumulators of 32 registers
+#elif defined(__AVX2__)
+constexpr int kLanes = 8, kMaxRows = 3;  // 12 of 16
+#else
+constexpr int kLanes = 4, kMaxRows = 1;  // 8 of 16
+#endif
+constexpr int kVectors = kPanelWidth / kLanes;
+
+using Vec = float __attribute__((vector_size(kLanes * 4)));
+using Bits = uint32_t __attribute__((vector_size(kLanes * 4)));
+using Half = uint16_t __attribute__((vector_size(kLanes * 2)));
+
+template <typename T>
+[[gnu::always_inline]] inline T load(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void store(void* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+[[gnu::always_inline]] inline Vec splat(float value) {
+  return Vec{} + value;
+}
+
+[[gnu::always_inline]] inline Vec select(Bits mask, Vec yes, Vec no) {
+  return reinterpret_cast<Vec>((reinterpret_cast<Bits>(yes) & mask) |
+                               (reinterpret_cast<Bits>(no) & ~mask));
+}
+
+// Storage formats: kLanes weights as fp32.
+struct Float32 {
+  static constexpr int64_t kBytes = 4;
+  [[gnu::always_inline]] static Vec expand(const std::byte* from) { return load<Vec>(from); }
+};
+
+struct BFloat16 {
+  static constexpr int64_t kBytes = 2;
+  [[gnu::always_inline]] static Vec expand(const std::byte* from) {
+    return reinterpret_cast<Vec>(__builtin_convertvector(load<Half>(from), Bits) << 16);
+  }
+};
+
+struct Float16 {
+  static constexpr int64_t kBytes = 2;
+  [[gnu::always_inline]] static Vec expand(const std::byte* from) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));
+#elif defined(__F16C__)
+    return reinterpret_cast<Vec>(_mm256_cvtph_ps(load<__m128i>(from)));
+#else
+    const Bits half = __builtin_convertvector(load<Half>(from), Bits);
+    const Bits sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+    // Exponent and mantissa in fp32's places; the product puts the exponent's bias right, for
+    // subnormals too. Infinity and NaN need the largest exponent.
+    const Vec scaled = reinterpret_cast<Vec>(magnitude << 13) * 0x1p112f;
+    const Bits special = reinterpret_cast<Bits>(magnitude >= 0x7c00u);
+    return reinterpret_cast<Vec>(reinterpret_cast<Bits>(scaled) | (special & 0x7f800000u) | sign);
+#endif
+  }
+};
+
+template <typename Format, int kRows>
+void product_block(const PanelProduct& p, int64_t first_row) {
+  const float* x = p.x + first_row * p.x_stride;
+  Vec sums[kRows][kVectors] = {};
+  for (int64_t k = 0; k < p.depth; ++k) {
+    Vec weights[kVectors];
+    for (int v = 0; v < kVectors; ++v)
+      weights[v] = Format::expand(p.panel + (k * kPanelWidth + v * kLanes) * Format::kBytes);
+    for (int r = 0; r < kRows; ++r) {
+      const Vec value = splat(x[r * p.x_stride + k]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += value * weights[v];
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* out = p.out + (first_row + r) * p.out_stride;
+    alignas(64) float row[kPanelWidth];
+    for (int v = 0; v < kVectors; ++v) store(row + v * kLanes, sums[r][v]);
+    if (p.accumulate) {
+      for (int64_t c = 0; c < p.num_columns; ++c) out[c] += row[c];
+    } else {
+      for (int64_t c = 0; c < p.num_columns; ++c) out[c] = row[c];
+    }
+  }
+}
+
+template <typename Format, int kRows>
+void product_rows(const PanelProduct& p, int64_t first_row) {
+  for (; first_row + kRows <= p.num_rows; first_row += kRows)
+    product_block<Format, kRows>(p, first_row);
+  if constexpr (kRows > 1) product_rows<Format, kRows - 1>(p, first_row);
+}
+
+template <typename Format>
+void product(const PanelProduct& p) {
+  product_rows<Format, kMaxRows>(p, 0);
+}
+
+// The sum of the lanes in a fixed order.
+float sum_lanes(Vec values) {
+  float sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += values[i];
+  return sum;
+}
+
+void rms_norm(const float* x, const float* weight, float epsilon, int64_t n, float* out) {
+  Vec squares = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec v = load<Vec>(x + i);
+    squares += v * v;
+  }
+  float sum = sum_lanes(squares);
+  for (; i < n; ++i) sum += x[i] * x[i];
+  const float scale = 1.0f / __builtin_sqrtf(sum / static_cast<float>(n) + epsilon);
+  for (i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
+}
+
+// e^x by 2^n * e^r, |r| <= ln 2 / 2, and a polynomial whose relative error is below 2^-23. x is
+// clamped to where the result is a normal number.
+[[gnu::always_inline]] inline Vec exp_of(Vec x) {
+  const Vec lowest = splat(-87.0f), highest = splat(88.0f);
+  x = select(reinterpret_cast<Bits>(x < lowest), lowest, x);
+  x = select(reinterpret_cast<Bits>(x > highest), highest, x);
+  // Adding 1.5 * 2^23 rounds to an integer, which then is in the sum's low bits.
+  const Vec shifted = x * 1.44269504f + 0x1.8p23f;
+  const Vec n = shifted - 0x1.8p23f;
+  const Vec r =
+      (x - n * 0x1.62e4p-1f) - n * -0x1.7f7d1cp-20f;  // ln 2 in two parts: 0x1.62e4 is exact
+  Vec p = splat(1.0f / 5040);
+  for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f})
+    p = p * r + coefficient;
+  const Bits exponent = reinterpret_cast<Bits>(shifted) << 23;
+  return reinterpret_cast<Vec>(reinterpret_cast<Bits>(p) + exponent);
+}
+
+void swiglu(float* gate, const float* up, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec g = load<Vec>(gate + i);
+    store(gate + i, g / (1.0f + exp_of(-g)) * load<Vec>(up + i));
+  }
+  for (; i < n; ++i) {
+    const float g = gate[i];
+    gate[i] = g / (1.0f + exp_of(splat(-g))[0]) * up[i];
+  }
+}
+
+void rotate(float* first, float* second, int64_t stride, const float* cosines, const float* sines,
+            int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float a = first[i * stride], b = second[i * stride];
+    first[i * stride] = a * cosines[i] - b * sines[i];
+    second[i * stride] = a * sines[i] + b * cosines[i];
+  }
+}
+
+uint16_t to_bfloat16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return static_cast<uint16_t>((is_nan ? bits | 0x400000u : rounded) >> 16);
+}
+
+#if !defined(__F16C__)
+uint16_t to_float16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and more
+  if (magnitude < 0x38800000u) {  // subnormal: the sum's low bits are value * 2^24, rounded
+    float aligned;
+    std::memcpy(&aligned, &magnitude, sizeof(aligned));
+    aligned += 0.5f;
+    std::memcpy(&bits, &aligned, sizeof(bits));
+    return static_cast<uint16_t>(sign | (bits - 0x3f000000u));
+  }
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+#endif
+
+void narrow(const float* values, rapt::DType dtype, int64_t n, uint16_t* bits) {
+  if (dtype == rapt::DType::kBFloat16) {
+    for (int64_t i = 0; i < n; ++i) bits[i] = to_bfloat16(values[i]);
+    return;
+  }
+  int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8)
+    store(bits + i, _mm256_cvtps_ph(_mm256_loadu_ps(values + i), _MM_FROUND_TO_NEAREST_INT));
+  for (; i < n; ++i) bits[i] = _cvtss_sh(values[i], _MM_FROUND_TO_NEAREST_INT);
+#else
+  for (; i < n; ++i) bits[i] = to_float16(values[i]);
+#endif
+}
+
+template <typename Format>
+void widen_as(const uint16_t* bits, int64_t n, float* values) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(bits);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(values + i, Format::expand(bytes + i * 2));
+  if (i == n) return;
+  uint16_t tail[kLanes] = {};
+  std::memcpy(tail, bits + i, static_cast<size_t>(n - i) * 2);
+  const Vec last = Format::expand(reinterpret_cast<const std::byte*>(tail));
+  std::memcpy(values + i, &last, static_cast<size_t>(n - i) * 4);
+}
+
+void widen(const uint16_t* bits, rapt::DType dtype, int64_t n, float* values) {
+  if (dtype == rapt::DType::kBFloat16)
+    widen_as<BFloat16>(bits, n, values);
+  else
+    widen_as<Float16>(bits, n, values);
+}
+
+}  // namespace
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    product<Float32>, product<BFloat16>, product<Float16>, rms_norm, swiglu, rotate, narrow, widen};
+
+}  // namespace llm::LLM_ISA

@@ -1,0 +1,232 @@
+#include "llm/engine/transformer.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace llm {
+namespace {
+
+using rapt::DType;
+using rapt::TensorView;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<float> to_vector(const Matrix& norm) {
+  return {norm.f32(), norm.f32() + norm.cols()};
+}
+
+}  // namespace
+
+rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_format,
+                                   int32_t page_size) {
+  const DType dtype = kv_format == rapt::KvFormat::kAuto
+                          ? DType::kFloat32
+                          : rapt::element_dtype(kv_format).value_or(DType::kBFloat16);
+  return {.num_query_heads = static_cast<int32_t>(config.num_query_heads),
+          .num_kv_heads = static_cast<int32_t>(config.num_kv_heads),
+          .head_dim_qk = static_cast<int32_t>(config.head_dim),
+          .dtype = dtype,
+          .kv_format = kv_format,
+          .page_size = page_size,
+          .batch_invariant = true};
+}
+
+Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
+                         const TransformerOptions& options)
+    : config_(model.config),
+      pool_(pool),
+      kernels_(kernels_for(context.device().isa)),
+      attention_(context, attention_spec(config_, options.kv_format, options.page_size),
+                 {.backend = options.backend}),
+      num_pages_(options.num_pages) {
+  const auto geometry = rapt::KvCacheGeometry::of(
+      attention_.spec(), num_pages_, rapt::KvShape::kPagesKv, attention_.selection().layout);
+  const int64_t layer_bytes = geometry.total_bytes();
+  // Uninitialised: a page costs memory when it is first written.
+  cache_ = std::make_unique_for_overwrite<std::byte[]>(
+      static_cast<size_t>(layer_bytes * config_.num_layers));
+  for (LayerWeights& layer : model.layers) {
+    Block& block = blocks_.emplace_back();
+    block.attention_norm = to_vector(layer.attention_norm);
+    block.ffn_norm = to_vector(layer.ffn_norm);
+    block.qkv = Linear({&layer.wq, &layer.wk, &layer.wv}, pool);
+    block.attention_out = Linear({&layer.wo}, pool);
+    block.gate_up = Linear({&layer.w_gate, &layer.w_up}, pool);
+    block.down = Linear({&layer.w_down}, pool);
+    block.cache =
+        geometry.view(cache_.get() + layer_bytes * static_cast<int64_t>(blocks_.size() - 1));
+    layer = {};  // its memory is of no more use
+  }
+  embedding_ = Linear({&model.token_embedding}, pool);
+  if (!config_.tied_embeddings) output_ = Linear({&model.output}, pool);
+  final_norm_ = to_vector(model.final_norm);
+
+  const int64_t rows = options.max_tokens;
+  x_ = Activations(rows, config_.dim);
+  normed_ = Activations(rows, config_.dim);
+  qkv_ = Activations(rows, blocks_.front().qkv.rows());
+  attended_ = Activations(rows, config_.num_query_heads * config_.head_dim);
+  gate_up_ = Activations(rows, 2 * config_.hidden_dim);
+  if (attention_.spec().dtype != DType::kFloat32) {
+    qkv16_.resize(static_cast<size_t>(rows * blocks_.front().qkv.rows()));
+    attended16_.resize(static_cast<size_t>(rows * config_.num_query_heads * config_.head_dim));
+  }
+}
+
+int64_t Transformer::weight_bytes() const {
+  int64_t bytes = config_.tied_embeddings ? embedding_.weight_bytes() : output_.weight_bytes();
+  for (const Block& block : blocks_)
+    bytes += block.qkv.weight_bytes() + block.attention_out.weight_bytes() +
+             block.gate_up.weight_bytes() + block.down.weight_bytes();
+  return bytes;
+}
+
+int64_t Transformer::cache_bytes_per_token() const {
+  const auto geometry = rapt::KvCacheGeometry::of(attention_.spec(), num_pages_);
+  return geometry.page_bytes() / attention_.spec().page_size * config_.num_layers;
+}
+
+// Angles are positions times frequencies, in fp64: at position 100,000 fp32 would be off by 0.004.
+void Transformer::find_rotations(const Step& step) {
+  const auto pairs = static_cast<size_t>(config_.head_dim / 2);
+  cosines_.resize(step.tokens.size() * pairs);
+  sines_.resize(cosines_.size());
+  pool_.run_ranges(step.num_tokens(), 16, [&](int64_t begin, int64_t end) {
+    for (auto t = static_cast<size_t>(begin); t < static_cast<size_t>(end); ++t) {
+      for (size_t i = 0; i < pairs; ++i) {
+        const double angle = step.positions[t] * config_.rope_frequencies[i];
+        cosines_[t * pairs + i] = static_cast<float>(std::cos(angle));
+        sines_[t * pairs + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  });
+}
+
+void Transformer::norm(const Activations& x, int64_t num_rows, const std::vector<float>& weight,
+                       Activations& out) {
+  pool_.run_ranges(num_rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      kernels_.rms_norm(x.row(r), weight.data(), config_.rms_norm_eps, config_.dim, out.row(r));
+  });
+}
+
+// Rotates the query and key heads of qkv_ and narrows them to the attention's type.
+Transformer::Heads Transformer::prepare_heads(int64_t num_tokens) {
+  const int64_t head_dim = config_.head_dim, pairs = head_dim / 2;
+  const int64_t num_rotated = config_.num_query_heads + config_.num_kv_heads;
+  const int64_t width = (num_rotated + config_.num_kv_heads) * head_dim;
+  const bool halves = config_.rope_style == RopeStyle::kHalves;
+  const DType dtype = attention_.spec().dtype;
+  const bool narrow = dtype != DType::kFloat32;
+  pool_.run_ranges(num_tokens, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t head = 0; head < num_rotated; ++head) {
+        float* first = qkv_.row(t) + head * head_dim;
+        kernels_.rotate(first, first + (halves ? pairs : 1), halves ? 1 : 2,
+                        cosines_.data() + t * pairs, sines_.data() + t * pairs, pairs);
+      }
+      if (narrow) kernels_.narrow(qkv_.row(t), dtype, width, qkv16_.data() + t * width);
+    }
+  });
+
+  const int64_t stride = narrow ? width : qkv_.stride();
+  const auto heads_at = [&](int64_t first_head, int64_t num_heads) {
+    const int64_t at = first_head * head_dim;
+    const void* data = narrow ? static_cast<const void*>(qkv16_.data() + at) : qkv_.row(0) + at;
+    return TensorView::strided(data, dtype, {num_tokens, num_heads, head_dim},
+                               {stride, head_dim, 1});
+  };
+  const int64_t out_stride = narrow ? config_.num_query_heads * head_dim : attended_.stride();
+  return {.q = heads_at(0, config_.num_query_heads),
+          .k = heads_at(config_.num_query_heads, config_.num_kv_heads),
+          .v = heads_at(num_rotated, config_.num_kv_heads),
+          .out = TensorView::strided(
+              narrow ? static_cast<const void*>(attended16_.data()) : attended_.row(0), dtype,
+              {num_tokens, config_.num_query_heads, head_dim}, {out_stride, head_dim, 1})};
+}
+
+// Leaves the block's attention in attended_.
+void Transformer::attend(const Step& step, const Block& block, const Heads& heads) {
+  const double start = now();
+  attention_.write_kv({.k = heads.k,
+                       .v = heads.v,
+                       .slot_mapping = TensorView::contiguous(step.slots.data(), DType::kInt64,
+                                                              {step.num_tokens()}),
+                       .cache = block.cache});
+  void* scratch = workspace_.data();
+  size_t space = workspace_.size();
+  std::align(rapt::kWorkspaceAlignment, plan_->workspace_bytes(), scratch, space);
+  attention_.run(*plan_, {.q = heads.q,
+                          .k = block.cache.k,
+                          .v = block.cache.v,
+                          .out = heads.out,
+                          .workspace = {scratch, space}});
+  time_.attention += now() - start;
+  if (heads.out.dtype == DType::kFloat32) return;
+  const int64_t width = config_.num_query_heads * config_.head_dim;
+  pool_.run_ranges(step.num_tokens(), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      kernels_.widen(attended16_.data() + t * width, heads.out.dtype, width, attended_.row(t));
+  });
+}
+
+void Transformer::run_block(const Step& step, Block& block) {
+  const int64_t num_tokens = step.num_tokens(), hidden = config_.hidden_dim;
+  norm(x_, num_tokens, block.attention_norm, normed_);
+  block.qkv.apply(kernels_, pool_, normed_, num_tokens, qkv_);
+  attend(step, block, prepare_heads(num_tokens));
+  block.attention_out.apply(kernels_, pool_, attended_, num_tokens, x_, /*accumulate=*/true);
+
+  norm(x_, num_tokens, block.ffn_norm, normed_);
+  block.gate_up.apply(kernels_, pool_, normed_, num_tokens, gate_up_);
+  pool_.run_ranges(num_tokens, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      kernels_.swiglu(gate_up_.row(t), gate_up_.row(t) + hidden, hidden);
+  });
+  block.down.apply(kernels_, pool_, gate_up_, num_tokens, x_, /*accumulate=*/true);
+}
+
+TensorView Transformer::forward(const Step& step) {
+  const double start = now();
+  const rapt::Batch batch = {
+      .query_start = step.query_start,
+      .kv_len = step.kv_len,
+      .page_table = TensorView::contiguous(step.page_table.data(), DType::kInt32,
+                                           {step.num_requests(), step.table_width}),
+      .num_pages = num_pages_};
+  if (plan_)
+    attention_.replan(*plan_, batch);
+  else
+    plan_ = std::make_unique<rapt::Plan>(attention_.plan(batch));
+  const size_t needed = plan_->workspace_bytes() + rapt::kWorkspaceAlignment;
+  if (workspace_.size() < needed) workspace_.resize(needed);
+  time_.attention += now() - start;
+
+  find_rotations(step);
+  pool_.run_ranges(step.num_tokens(), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      embedding_.copy_row(step.tokens[static_cast<size_t>(t)], x_.row(t));
+  });
+  for (Block& block : blocks_) run_block(step, block);
+
+  const auto num_rows = static_cast<int64_t>(step.logit_rows.size());
+  // Rows ascend, so a row moves down before it is overwritten.
+  for (int64_t r = 0; r < num_rows; ++r) {
+    const int64_t from = step.logit_rows[static_cast<size_t>(r)];
+    if (from != r)
+      std::memcpy(x_.row(r), x_.row(from), static_cast<size_t>(config_.dim) * sizeof(float));
+  }
+  norm(x_, num_rows, final_norm_, normed_);
+  const Linear& output = config_.tied_embeddings ? embedding_ : output_;
+  if (logits_.num_rows() < num_rows) logits_ = Activations(num_rows, config_.vocab_size);
+  output.apply(kernels_, pool_, normed_, num_rows, logits_);
+  time_.total += now() - start;
+  return TensorView::strided(logits_.row(0), DType::kFloat32, {num_rows, config_.vocab_size},
+                             {logits_.stride(), 1});
+}
+
+}  // namespace llm

@@ -1,0 +1,97 @@
+// The Llama architecture over Rapt's paged attention: embedding, blocks, logits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "llm/engine/kernels.hpp"
+#include "llm/engine/linear.hpp"
+#include "llm/engine/step.hpp"
+#include "llm/engine/thread_pool.hpp"
+#include "llm/model/model.hpp"
+#include "rapt/rapt.hpp"
+
+namespace llm {
+
+struct TransformerOptions {
+  rapt::KvFormat kv_format = rapt::KvFormat::kAuto;  // kAuto = fp32, which the activations are
+  int32_t page_size = 16;
+  int64_t num_pages = 0;
+  int64_t max_tokens = 0;  // of a step: T
+  std::string backend;     // "" = Rapt's choice
+};
+
+// What every layer of the model asks of Rapt. The attention computes in the type of its cache where
+// that is a plain one, so that nothing is converted twice; for quantised formats queries are bf16.
+rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_format,
+                                   int32_t page_size);
+
+// Seconds spent in forward(), and the part of them in Rapt's plan, write_kv and run.
+struct ForwardTime {
+  double total = 0;
+  double attention = 0;
+};
+
+class Transformer {
+ public:
+  // Takes the weights out of `model`. Throws as rapt::Attention does if no backend takes the
+  // attention.
+  Transformer(Model model, rapt::Context& context, ThreadPool& pool,
+              const TransformerOptions& options);
+
+  const ModelConfig& config() const { return config_; }
+  const rapt::Attention& attention() const { return attention_; }
+  // Bytes of weights that a decode step reads, and of cache per token of context.
+  int64_t weight_bytes() const;
+  int64_t cache_bytes_per_token() const;
+
+  // fp32 [R, vocab_size]: the logits of step.logit_rows, valid until the next call.
+  rapt::TensorView forward(const Step& step);
+  const ForwardTime& time() const { return time_; }
+
+ private:
+  struct Block {
+    std::vector<float> attention_norm, ffn_norm;  // [dim]
+    Linear qkv;                                   // rows: all query heads, key heads, value heads
+    Linear attention_out;
+    Linear gate_up;  // rows: gate, up
+    Linear down;
+    rapt::KvCacheView cache;
+  };
+
+  // Views of the q, k and v that the attention reads, and of the out it writes.
+  struct Heads {
+    rapt::TensorView q, k, v, out;
+  };
+
+  void find_rotations(const Step& step);
+  void norm(const Activations& x, int64_t num_rows, const std::vector<float>& weight,
+            Activations& out);
+  Heads prepare_heads(int64_t num_tokens);
+  void attend(const Step& step, const Block& block, const Heads& heads);
+  void run_block(const Step& step, Block& block);
+
+  ModelConfig config_;
+  ThreadPool& pool_;
+  const Kernels& kernels_;
+  rapt::Attention attention_;
+  int64_t num_pages_;
+
+  Linear embedding_;
+  Linear output_;  // empty if the embedding is the output matrix
+  std::vector<float> final_norm_;
+  std::vector<Block> blocks_;
+  std::unique_ptr<std::byte[]> cache_;
+
+  // Of the step at hand.
+  std::unique_ptr<rapt::Plan> plan_;
+  std::vector<std::byte> workspace_;
+  std::vector<float> cosines_, sines_;  // [T, head_dim / 2]
+  Activations x_, normed_, qkv_, attended_, gate_up_, logits_;
+  std::vector<uint16_t> qkv16_, attended16_;  // 16-bit caches: what the attention reads and writes
+  ForwardTime time_;
+};
+
+}  // namespace llm
