@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plan/work.hpp"
 #include "rapt/device.hpp"
 #include "rapt/dtype.hpp"
 
@@ -50,22 +51,10 @@ struct Request {
   int64_t mask_bit;      // its first bit of the custom mask
 };
 
-// One kernel call: rows of a request against a range of its keys, for a range of its KV heads. A
-// row is a query token of one query head of the group: row r of KV head h is token r / group, query
-// head h * group + r % group.
-struct Work {
-  int32_t request;
-  int32_t kv_head_begin, kv_head_end;
-  int32_t row_begin, row_end;  // within [0, query_len * group)
-  int32_t key_begin, key_end;  // keys outside what the rows see are skipped by the kernel
-  int64_t partial;  // -1: the work sees all its rows' keys and writes out and lse itself. Otherwise
-                    // the index of its first partial row; rows follow [kv_head][row] in order.
-};
-
-// Partial state of a row: normalised fp32 output [Dvo] and natural lse, without the sink. lse -inf:
-// no key seen.
+// Partial state of a row: normalised fp32 output [Dvo], v_scale applied, and natural lse, without
+// the sink. lse -inf: no key seen, and the output may be anything.
 struct Partials {
-  float* out;          // [num_rows, out_stride]
+  float* out;          // [num_rows, out_stride], rows 64-byte aligned
   float* lse;          // [num_rows]
   int64_t out_stride;  // elements
 };
@@ -80,7 +69,8 @@ struct Kernels {
   void (*decode)(const Problem&, const Request&, const Work&, const Partials&, std::byte* scratch);
   // Scratch bytes of one thread for calls on this problem, 64-byte aligned; needs no clearing.
   size_t (*scratch_bytes)(const Problem&);
-  int32_t max_decode_rows;
+  int32_t max_decode_rows;   // a request with more rows for each KV head goes to prefill
+  int32_t max_prefill_rows;  // rows of one call
 };
 
 // Kernels of exactly that level, which the processor must have; levels that were not compiled give

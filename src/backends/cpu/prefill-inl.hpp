@@ -18,8 +18,9 @@
 namespace rapt::cpu {
 namespace {
 
-constexpr int kRowBlock = 96;             // rows whose Q, S, P and O stay in L2 together
-constexpr int kStateBytes = 1152 * 1024;  // of O kept between blocks of keys
+constexpr int kRowBlock = 96;                    // rows whose Q, S, P and O stay in L2 together
+constexpr int kMaxPrefillRows = 24 * kRowBlock;  // of one call
+constexpr int kStateBytes = 1152 * 1024;         // of O kept between blocks of keys
 
 // Shapes that follow from a problem, and where everything lies in the scratch.
 template <typename Products>

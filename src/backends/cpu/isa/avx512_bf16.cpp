@@ -1,17 +1,26 @@
 #include "backends/cpu/simd/avx512_bf16.hpp"
 
+#include "backends/cpu/decode-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 #include "backends/cpu/pair_products-inl.hpp"
 #include "backends/cpu/prefill-inl.hpp"
 
 namespace rapt::cpu {
+namespace {
+
+size_t scratch_bytes(const Problem& problem) {
+  return larger(prefill_scratch_bytes(problem), decode_scratch_bytes(problem));
+}
+
+}  // namespace
 
 const Kernels kAvx512Bf16Kernels = {
     .isa = CpuIsa::kAvx512Bf16,
     .prefill = prefill,
-    .decode = nullptr,
-    .scratch_bytes = prefill_scratch_bytes,
-    .max_decode_rows = 0,
+    .decode = decode,
+    .scratch_bytes = scratch_bytes,
+    .max_decode_rows = kMaxDecodeRows,
+    .max_prefill_rows = kMaxPrefillRows,
 };
 
 }  // namespace rapt::cpu

@@ -1,0 +1,310 @@
+#include "plan/cpu_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/check.hpp"
+#include "problem/visibility.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+// Bytes to and from the cache that partial results live in, and to repack K and V.
+constexpr double kCacheBytesPerNs = 20;
+// Setting up a kernel call.
+constexpr double kCallNs = 300;
+// A range shorter than this is not worth waking a thread for.
+constexpr double kMinRangeNs = 4000;
+// Threads differ in speed by about this much (clocks, neighbours, interrupts).
+constexpr double kSpeedSpread = 0.05;
+constexpr double kMaxRangesPerThread = 8;
+// A piece takes at least this many times as long as its partial results do.
+constexpr double kMinPieceToPartial = 8;
+// The prefill kernel's block of rows: tiles are a multiple of it.
+constexpr int64_t kMinTileRows = 96;
+// Pieces begin at absolute multiples of at least this many keys, the longest block of a kernel.
+constexpr int64_t kKeyAlign = 64;
+// The machine that batch_invariant cuts for.
+constexpr int32_t kNominalThreads = 16;
+
+// A spec in the units of the cost model. One thread; "key" is a key of one KV head.
+struct Costs {
+  Window band;
+  int64_t group, heads;
+  int64_t key_align;
+  double read_ns;     // K and V of a key from memory
+  double pack_ns;     // repacking them, in prefill
+  double row_ns;      // one row against one key
+  double partial_ns;  // one row's partial result, written and merged
+  int64_t max_tile_rows;
+
+  Costs(const AttentionSpec& spec, const Machine& machine) {
+    const double dims = spec.head_dim_qk + spec.dim_vo();
+    const double key_bytes = dims * static_cast<double>(size_of(spec.dtype));
+    band = spec.visible_band();
+    group = spec.group();
+    heads = spec.num_kv_heads;
+    key_align = spec.page_size > 0 && spec.page_size < kKeyAlign
+                    ? round_up(kKeyAlign, spec.page_size)
+                    : kKeyAlign;
+    read_ns = key_bytes / machine.read_bytes_per_ns;
+    pack_ns = 2 * key_bytes / kCacheBytesPerNs;
+    row_ns = 2 * dims / machine.flops_per_ns;
+    partial_ns = 2 * sizeof(float) * (spec.dim_vo() + 1) / kCacheBytesPerNs;
+    max_tile_rows = machine.max_prefill_rows;
+  }
+
+  double key_ns(Phase phase, int64_t rows) const {
+    const double compute = row_ns * static_cast<double>(rows);
+    return phase == Phase::kDecode ? std::max(read_ns, compute) : pack_ns + compute;
+  }
+};
+
+// A request's lengths and what it costs.
+struct Lengths {
+  int64_t index = 0, query_len = 0, kv_len = 0, rows = 0;
+  Phase phase = Phase::kDecode;
+  double ns = 0;
+};
+
+// Keys that rows [begin, end) see on average, and all of them.
+double mean_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, int64_t row_end) {
+  auto keys_of = [&](int64_t row) {
+    return visible_keys(costs.band, row / costs.group, lengths.query_len, lengths.kv_len).size();
+  };
+  return 0.5 * static_cast<double>(keys_of(row_begin) + keys_of(row_end - 1));
+}
+
+KeyRange all_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, int64_t row_end) {
+  return visible_keys(costs.band, row_begin / costs.group, (row_end - 1) / costs.group + 1,
+                      lengths.query_len, lengths.kv_len);
+}
+
+Lengths lengths_of(const Costs& costs, const Batch& batch, int64_t b, int64_t max_decode_rows) {
+  Lengths lengths{.index = b, .query_len = batch.query_len(b), .kv_len = batch.kv_len[b]};
+  lengths.rows = lengths.query_len * costs.group;
+  check(lengths.rows <= std::numeric_limits<int32_t>::max(), "query_len[", b, "] is ",
+        lengths.query_len, " with ", costs.group,
+        " query heads per KV head: at most 2^31 - 1 rows");
+  lengths.phase = lengths.rows <= max_decode_rows ? Phase::kDecode : Phase::kPrefill;
+  if (lengths.rows == 0) return lengths;
+  const double keys = lengths.phase == Phase::kDecode
+                          ? static_cast<double>(all_keys(costs, lengths, 0, lengths.rows).size())
+                          : mean_keys(costs, lengths, 0, lengths.rows);
+  lengths.ns =
+      kCallNs + keys * static_cast<double>(costs.heads) * costs.key_ns(lengths.phase, lengths.rows);
+  return lengths;
+}
+
+// Ranges a machine should cut work of `ns` into: with n for each thread the last thread is late by
+// about a spread / n of its time, and each range may cost one more split.
+int64_t choose_num_ranges(const Costs& costs, double ns, int32_t num_threads) {
+  if (num_threads <= 1) return 1;
+  const double split_ns =
+      kCallNs + costs.partial_ns * static_cast<double>(costs.heads * costs.group);
+  const double per_thread =
+      std::clamp(std::sqrt(kSpeedSpread * ns / num_threads / split_ns), 1.0, kMaxRangesPerThread);
+  const double wanted = num_threads * std::floor(per_thread);
+  return static_cast<int64_t>(std::clamp(ns / kMinRangeNs, 1.0, wanted));
+}
+
+class Planner {
+ public:
+  Planner(const Costs& costs, WorkList& list) : costs_(costs), list_(list) {}
+
+  // Units of one request, none much longer than `target` if that can be had without cutting keys.
+  void add_units(const Lengths& lengths, double target) {
+    if (lengths.rows == 0) return;
+    if (lengths.phase == Phase::kDecode)
+      add_decode_units(lengths, target);
+    else
+      add_prefill_units(lengths, target);
+  }
+
+  // Cuts unit i, which lies at [position, position + ns) of a line, at the line's multiples of
+  // `target`. Adds its pieces to the works; range_of(ns before the middle of a piece) is called for
+  // each.
+  template <typename PlaceWork>
+  void cut(const WorkList::Unit& unit, double position, double target, PlaceWork place) {
+    const size_t first = list_.works.size();
+    const int64_t keys = unit.work.key_end - unit.work.key_begin;
+    Work piece = unit.work;
+    double done = 0;  // ns
+    if (unit.work.phase == Phase::kDecode || unit.ns > target) {
+      for (double at = (std::floor(position / target) + 1) * target; at < position + unit.ns;
+           at += target) {
+        const double share = (at - position) / unit.ns;
+        const int64_t key =
+            round_up(unit.work.key_begin + static_cast<int64_t>(share * static_cast<double>(keys)),
+                     costs_.key_align);
+        if (static_cast<double>(key - piece.key_begin) < unit.min_piece_keys) continue;
+        if (static_cast<double>(unit.work.key_end - key) < unit.min_piece_keys) break;
+        piece.key_end = static_cast<int32_t>(key);
+        const double ns =
+            unit.ns * static_cast<double>(key - piece.key_begin) / static_cast<double>(keys);
+        place(done + ns / 2);
+        list_.works.push_back(piece);
+        done += ns;
+        piece.key_begin = static_cast<int32_t>(key);
+      }
+    }
+    piece.key_end = unit.work.key_end;
+    place((done + unit.ns) / 2);
+    list_.works.push_back(piece);
+    if (list_.works.size() - first > 1) add_merge(first);
+  }
+
+ private:
+  void add_decode_units(const Lengths& lengths, double target) {
+    const KeyRange keys = all_keys(costs_, lengths, 0, lengths.rows);
+    const double key_ns = costs_.key_ns(Phase::kDecode, lengths.rows);
+    // All KV heads together read a page in one run. Heads are parted only where the keys are too
+    // few for the pieces that the threads want.
+    int64_t blocks = 1;
+    if (lengths.ns > target) {
+      const double wanted = std::ceil(lengths.ns / target);
+      const double pieces = std::max(1.0, static_cast<double>(keys.size()) /
+                                              min_piece_keys(costs_.heads, lengths.rows, key_ns));
+      if (pieces < wanted)
+        blocks = std::min(costs_.heads, static_cast<int64_t>(std::ceil(wanted / pieces)));
+    }
+    for (int64_t i = 0; i < blocks; i++)
+      add_unit(lengths, keys, i * costs_.heads / blocks, (i + 1) * costs_.heads / blocks, 0,
+               lengths.rows, static_cast<double>(keys.size()));
+  }
+
+  void add_prefill_units(const Lengths& lengths, double target) {
+    const double row_ns = costs_.row_ns * mean_keys(costs_, lengths, 0, lengths.rows);
+    const double rows_of_target = std::min(target / std::max(row_ns, 1e-3), 1e9);
+    const int64_t tile_rows =
+        std::clamp(static_cast<int64_t>(rows_of_target) / kMinTileRows * kMinTileRows,
+                   std::min(kMinTileRows, costs_.max_tile_rows), costs_.max_tile_rows);
+    for (int64_t head = 0; head < costs_.heads; head++)
+      for (int64_t row = 0; row < lengths.rows; row += tile_rows) {
+        const int64_t row_end = std::min(row + tile_rows, lengths.rows);
+        add_unit(lengths, all_keys(costs_, lengths, row, row_end), head, head + 1, row, row_end,
+                 mean_keys(costs_, lengths, row, row_end));
+      }
+  }
+
+  void add_unit(const Lengths& lengths, KeyRange keys, int64_t head_begin, int64_t head_end,
+                int64_t row_begin, int64_t row_end, double mean) {
+    const int64_t heads = head_end - head_begin, rows = row_end - row_begin;
+    const double key_ns = costs_.key_ns(lengths.phase, rows);
+    list_.units.push_back({
+        .work = {.request = static_cast<int32_t>(lengths.index),
+                 .kv_head_begin = static_cast<int32_t>(head_begin),
+                 .kv_head_end = static_cast<int32_t>(head_end),
+                 .row_begin = static_cast<int32_t>(row_begin),
+                 .row_end = static_cast<int32_t>(row_end),
+                 .key_begin = static_cast<int32_t>(keys.begin),
+                 .key_end = static_cast<int32_t>(keys.end),
+                 .phase = lengths.phase,
+                 .partial = -1},
+        .ns = kCallNs + mean * static_cast<double>(heads) * key_ns,
+        .min_piece_keys = min_piece_keys(heads, rows, key_ns),
+    });
+  }
+
+  double min_piece_keys(int64_t heads, int64_t rows, double key_ns) const {
+    const double partial_ns = kCallNs + costs_.partial_ns * static_cast<double>(heads * rows);
+    return kMinPieceToPartial * partial_ns / (static_cast<double>(heads) * key_ns);
+  }
+
+  // Works [first, end) are the pieces of one unit.
+  void add_merge(size_t first) {
+    const Work& work = list_.works[first];
+    const int64_t rows =
+        int64_t{work.kv_head_end - work.kv_head_begin} * (work.row_end - work.row_begin);
+    list_.merges.push_back({.request = work.request,
+                            .kv_head_begin = work.kv_head_begin,
+                            .kv_head_end = work.kv_head_end,
+                            .row_begin = work.row_begin,
+                            .row_end = work.row_end,
+                            .num_parts = static_cast<int32_t>(list_.works.size() - first),
+                            .partial = list_.num_partial_rows,
+                            .first_row = list_.num_merged_rows});
+    list_.num_merged_rows += rows;
+    for (size_t i = first; i < list_.works.size(); i++) {
+      list_.works[i].partial = list_.num_partial_rows;
+      list_.num_partial_rows += rows;
+    }
+  }
+
+  const Costs& costs_;
+  WorkList& list_;
+};
+
+void lay_out_workspace(const AttentionSpec& spec, const Machine& machine, WorkList& list) {
+  auto align = [](int64_t bytes) { return round_up(bytes, int64_t{64}); };
+  const int64_t row_bytes = align(spec.dim_vo() * int64_t{sizeof(float)});
+  const int64_t scratch = align(static_cast<int64_t>(machine.scratch_bytes));
+  list.num_slots = std::min(machine.num_threads, list.num_ranges());
+  list.partial_stride = row_bytes / int64_t{sizeof(float)};
+  const int64_t out_offset = checked_mul(list.num_slots, scratch, "workspace");
+  const int64_t lse_offset = checked_add(
+      out_offset, checked_mul(list.num_partial_rows, row_bytes, "workspace"), "workspace");
+  list.scratch_stride = static_cast<size_t>(scratch);
+  list.partial_out_offset = static_cast<size_t>(out_offset);
+  list.partial_lse_offset = static_cast<size_t>(lse_offset);
+  list.workspace_bytes =
+      static_cast<size_t>(lse_offset + align(list.num_partial_rows * int64_t{sizeof(float)}));
+}
+
+}  // namespace
+
+Machine machine_of(const DeviceInfo& device, const AttentionSpec& spec) {
+  // One core's attention rate, GFLOP/s: fp32 FMA, and the 16-bit dot products where there are any.
+  double flops_per_ns = 8;
+  if (device.isa >= CpuIsa::kAvx2) flops_per_ns = 60;
+  if (device.isa >= CpuIsa::kAvx512) flops_per_ns = 120;
+  if (spec.dtype == DType::kBFloat16) {
+    if (device.isa >= CpuIsa::kAvx512Bf16) flops_per_ns = 300;
+    if (device.isa >= CpuIsa::kAmxBf16) flops_per_ns = 700;
+  }
+  return {.num_threads = device.num_cores, .flops_per_ns = flops_per_ns};
+}
+
+void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& machine,
+               WorkList& list) {
+  const Costs costs(spec, machine);
+  list.works.clear();
+  list.merges.clear();
+  list.ranges.clear();
+  list.num_merged_rows = list.num_partial_rows = 0;
+  Planner planner(costs, list);
+
+  double total = 0;
+  for (int64_t b = 0; b < batch.num_requests(); b++)
+    total += lengths_of(costs, batch, b, machine.max_decode_rows).ns;
+  const double range_ns = std::max(total, 1.0) /
+                          static_cast<double>(choose_num_ranges(costs, total, machine.num_threads));
+
+  double request_position = 0;
+  int64_t last_range = -1;
+  for (int64_t b = 0; b < batch.num_requests(); b++) {
+    const Lengths lengths = lengths_of(costs, batch, b, machine.max_decode_rows);
+    const double target = spec.batch_invariant
+                              ? lengths.ns / static_cast<double>(choose_num_ranges(
+                                                 costs, lengths.ns, kNominalThreads))
+                              : range_ns;
+    list.units.clear();
+    planner.add_units(lengths, target);
+    double position = request_position;
+    for (const WorkList::Unit& unit : list.units) {
+      const double line = spec.batch_invariant ? position - request_position : position;
+      planner.cut(unit, line, target, [&](double middle) {
+        const int64_t range = static_cast<int64_t>((position + middle) / range_ns);
+        if (range != last_range) list.ranges.push_back(static_cast<int32_t>(list.works.size()));
+        last_range = range;
+      });
+      position += unit.ns;
+    }
+    request_position = position;
+  }
+  list.ranges.push_back(static_cast<int32_t>(list.works.size()));
+  lay_out_workspace(spec, machine, list);
+}
+
+}  // namespace rapt::cpu
