@@ -10,7 +10,6 @@
 #include "core/check.hpp"
 #include "core/elements.hpp"
 #include "core/strides.hpp"
-#include "problem/visibility.hpp"
 
 namespace rapt {
 namespace {
@@ -58,9 +57,8 @@ class Rows {
 
     scratch.keys.clear();
     scratch.scores.clear();
-    const KeyRange range = visible_keys(band_, i, request.query_len, request.kv_len);
-    for (int64_t j = range.begin; j < range.end; j++) {
-      if (!allowed_by_mask(request, i, j)) continue;
+    for (int64_t j = 0; j < request.kv_len; j++) {
+      if (!sees(request, i, position, j)) continue;
       scratch.keys.push_back(j);
       scratch.scores.push_back(score(request, position, j, head, kv_head, scratch));
     }
@@ -105,7 +103,11 @@ class Rows {
     return s;
   }
 
-  bool allowed_by_mask(const ReferencePlan::Request& request, int64_t i, int64_t j) const {
+  // Whether query i, which stands at `position`, sees key j. Written out rather than taken from
+  // problem/visibility.hpp: what the other backends share is checked against this.
+  bool sees(const ReferencePlan::Request& request, int64_t i, int64_t position, int64_t j) const {
+    if (band_.left != -1 && j < position - band_.left) return false;
+    if (band_.right != -1 && j > position + band_.right) return false;
     if (!spec_.custom_mask) return true;
     const int64_t bit = request.mask_bit + i * request.kv_len + j;
     return static_cast<const uint8_t*>(args_.custom_mask.data)[bit / 8] >> (bit % 8) & 1;
