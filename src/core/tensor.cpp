@@ -37,12 +37,15 @@ TensorView TensorView::strided(const void* data, DType dtype, std::initializer_l
 std::string TensorView::describe() const {
   std::string sizes, strides;
   bool row_major = true;
-  int64_t expected = 1;
-  for (int32_t axis = rank - 1; axis >= 0; axis--) {
-    if (shape[axis] != 1 && stride[axis] != expected) row_major = false;
-    expected *= std::max<int64_t>(shape[axis], 1);
+  // Any view can be described, however wrong: the product may wrap, and a rank past the arrays is
+  // cut off.
+  uint64_t expected = 1;
+  const int32_t axes = std::min(rank, static_cast<int32_t>(kMaxRank));
+  for (int32_t axis = axes - 1; axis >= 0; axis--) {
+    if (shape[axis] != 1 && static_cast<uint64_t>(stride[axis]) != expected) row_major = false;
+    expected *= static_cast<uint64_t>(std::max<int64_t>(shape[axis], 1));
   }
-  for (int32_t axis = 0; axis < rank; axis++) {
+  for (int32_t axis = 0; axis < axes; axis++) {
     sizes += (axis ? ", " : "") + std::to_string(shape[axis]);
     strides += (axis ? ", " : "") + std::to_string(stride[axis]);
   }

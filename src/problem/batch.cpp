@@ -1,9 +1,11 @@
 #include "rapt/batch.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "core/check.hpp"
+#include "core/strides.hpp"
 
 namespace rapt {
 namespace {
@@ -15,6 +17,18 @@ void check_starts(std::span<const int32_t> starts, size_t num_requests, const ch
   for (size_t b = 0; b < num_requests; b++)
     check(starts[b] <= starts[b + 1], name, "[", b + 1, "] is ", starts[b + 1], " after ",
           starts[b], ": must not decrease");
+}
+
+// The lengths that every batch has.
+void check_lengths(const Batch& batch) {
+  const size_t num_requests = batch.kv_len.size();
+  check(num_requests <= size_t{1} << 24, "kv_len has ", num_requests,
+        " requests: at most 2^24 in a step");
+  // B = 0 may come with no query_start at all.
+  if (num_requests > 0 || !batch.query_start.empty())
+    check_starts(batch.query_start, num_requests, "query_start");
+  for (size_t b = 0; b < num_requests; b++)
+    check(batch.kv_len[b] >= 0, "kv_len[", b, "] is ", batch.kv_len[b], ": must not be negative");
 }
 
 // Every id that may be read, as unsigned so that a negative one is out of the pool too; branch-free
@@ -37,7 +51,9 @@ void check_page_table(const Batch& batch, int32_t page_size) {
         table.stride[1], ": must be 1");
   check(batch.num_pages >= 0 && batch.num_pages <= std::numeric_limits<int32_t>::max(),
         "num_pages is ", batch.num_pages, ": must be in [0, 2^31 - 1]");
-  const int64_t row_stride = table.shape[0] > 1 ? table.stride[0] : 0;
+  check(reinterpret_cast<uintptr_t>(table.data) % sizeof(int32_t) == 0, "page_table is at ",
+        table.data, ": must be aligned to its 4-byte ids");
+  const int64_t row_stride = stride_of(table, 0);
   const bool on_host = table.device.kind == DeviceKind::kCpu;
   for (int64_t b = 0; b < num_requests; b++) {
     const int64_t needed = ceil_div(batch.kv_len[b], page_size);
@@ -49,6 +65,8 @@ void check_page_table(const Batch& batch, int32_t page_size) {
           " pages");
     const int32_t* ids = static_cast<const int32_t*>(table.data) + b * row_stride;
     if (ids_in_pool(ids, needed, static_cast<uint32_t>(batch.num_pages))) continue;
+    check(batch.num_pages > 0, "num_pages is 0, but request ", b, " has ", needed,
+          " pages: set it to the pages of the pool");
     for (int64_t i = 0; i < needed; i++)
       check(ids[i] >= 0 && ids[i] < batch.num_pages, "page_table[", b, ", ", i, "] is ", ids[i],
             ": the pool has pages 0 to ", batch.num_pages - 1);
@@ -58,14 +76,8 @@ void check_page_table(const Batch& batch, int32_t page_size) {
 }  // namespace
 
 void validate(const Batch& batch, const AttentionSpec& spec) {
+  check_lengths(batch);
   const size_t num_requests = batch.kv_len.size();
-  check(num_requests <= size_t{1} << 24, "kv_len has ", num_requests,
-        " requests: at most 2^24 in a step");
-  // B = 0 may come with no query_start at all.
-  if (num_requests > 0 || !batch.query_start.empty())
-    check_starts(batch.query_start, num_requests, "query_start");
-  for (size_t b = 0; b < num_requests; b++)
-    check(batch.kv_len[b] >= 0, "kv_len[", b, "] is ", batch.kv_len[b], ": must not be negative");
   if (spec.is_paged()) {
     check(batch.kv_start.empty(), "kv_start is given for paged keys (page_size ", spec.page_size,
           "): leave it empty, or set page_size = 0");
@@ -83,6 +95,7 @@ void validate(const Batch& batch, const AttentionSpec& spec) {
 }
 
 int64_t custom_mask_bytes(const Batch& batch) {
+  check_lengths(batch);
   int64_t bits = 0;
   for (int64_t b = 0; b < batch.num_requests(); b++)
     bits = checked_add(bits, checked_mul(batch.query_len(b), batch.kv_len[b], "custom mask"),

@@ -1,7 +1,9 @@
 #include "problem/run_args.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 
 #include "core/check.hpp"
@@ -20,6 +22,8 @@ const char* to_string(DeviceKind kind) {
 void check_tensor(const char* name, const TensorView& tensor, DType dtype,
                   std::initializer_list<int64_t> shape, DeviceKind device) {
   check(tensor.has_value(), name, " is missing");
+  check(tensor.rank <= TensorView::kMaxRank, name, " has rank ", tensor.rank, ": at most ",
+        static_cast<int>(TensorView::kMaxRank), " axes");
   check(tensor.dtype == dtype, name, " is ", rapt::to_string(tensor.dtype), ": must be ",
         rapt::to_string(dtype));
   check(tensor.rank == std::ssize(shape), name, " is ", tensor.describe(), ": must have ",
@@ -52,11 +56,26 @@ void check_tensor(const char* name, const TensorView& tensor, DType dtype,
   checked_mul(reach, static_cast<int64_t>(size_of(dtype)), name);
 }
 
-// Two elements of an output must not share memory by a zero stride.
+// Two elements of an output must not share memory: from the smallest stride up, each axis steps
+// over all that the ones before it reach.
 void check_output(const char* name, const TensorView& tensor) {
-  for (int32_t i = 0; i < tensor.rank; i++)
-    check(tensor.shape[i] <= 1 || tensor.stride[i] != 0, name, " is ", tensor.describe(),
-          ": an output must not repeat its elements");
+  auto step = [&](int32_t axis) { return std::abs(tensor.stride[axis]); };
+  std::array<int32_t, TensorView::kMaxRank> axes{};  // with more than one entry, by their steps
+  int32_t num_axes = 0;
+  for (int32_t i = 0; i < tensor.rank; i++) {
+    if (tensor.shape[i] == 0) return;
+    if (tensor.shape[i] == 1) continue;
+    int32_t at = num_axes++;
+    for (; at > 0 && step(axes[at - 1]) > step(i); at--) axes[at] = axes[at - 1];
+    axes[at] = i;
+  }
+  int64_t reach = 0;  // check_tensor() has seen that the sum fits
+  for (int32_t i = 0; i < num_axes; i++) {
+    check(step(axes[i]) > reach, name, " is ", tensor.describe(), ": axis ", axes[i],
+          " steps over ", step(axes[i]), " elements where ", reach + 1,
+          " lie; elements of an output must not overlap");
+    reach += (tensor.shape[axes[i]] - 1) * step(axes[i]);
+  }
 }
 
 // Given if and only if the spec asks for it: an option is honoured or refused, never dropped.
@@ -69,9 +88,11 @@ bool check_presence(const char* name, const TensorView& tensor, bool asked, cons
 
 void check_scale(const char* name, const AttentionSpec& spec, const TensorView& scale,
                  DeviceKind device) {
-  if (!check_presence(name, scale, spec.kv_scales != KvScales::kNone, "kv_scales")) return;
-  check(spec.kv_scales != KvScales::kPerTokenHead, name,
-        " is given, but per_token_head scales live in the cache");
+  const bool in_cache = spec.kv_scales == KvScales::kPerTokenHead;
+  check(!in_cache || !scale.has_value(), name,
+        " is given, but per_token_head scales live in the cache: leave it empty");
+  if (in_cache || !check_presence(name, scale, spec.kv_scales != KvScales::kNone, "kv_scales"))
+    return;
   check_tensor(name, scale, DType::kFloat32,
                {spec.kv_scales == KvScales::kPerTensor ? 1 : spec.num_kv_heads}, device);
 }

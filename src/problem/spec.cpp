@@ -87,8 +87,14 @@ void validate(const AttentionSpec& spec) {
   check_in(spec.head_dim_qk, 1, kMaxHeadDim, "head_dim_qk");
   check_in(spec.head_dim_vo, 0, kMaxHeadDim, "head_dim_vo");
   check_in(spec.page_size, 0, kMaxPageSize, "page_size");
-  check(spec.dtype != DType::kUInt8 && spec.dtype != DType::kInt32 && spec.dtype != DType::kInt64,
-        "dtype is ", to_string(spec.dtype), ": queries must be of a floating-point type");
+  check(spec.dtype <= DType::kFloat8E5M2, "dtype is ", to_string(spec.dtype),
+        ": queries must be of a floating-point type");
+  check(spec.kv_format <= KvFormat::kTurboQuant3BitNc, "kv_format is ",
+        static_cast<int>(spec.kv_format), ": no such format");
+  check(spec.kind <= AttentionKind::kEncoderDecoder, "kind is ", static_cast<int>(spec.kind),
+        ": no such kind");
+  check(spec.kv_scales <= KvScales::kPerTokenHead, "kv_scales is ",
+        static_cast<int>(spec.kv_scales), ": no such granularity");
   check_in(spec.window.left, -kMaxWindow, kMaxWindow, "window.left");
   check_in(spec.window.right, -kMaxWindow, kMaxWindow, "window.right");
   check(!spec.scale || std::isfinite(*spec.scale), "scale is ", spec.scale.value_or(0),
@@ -101,6 +107,13 @@ void validate(const AttentionSpec& spec) {
       spec.kind == AttentionKind::kEncoder || spec.kind == AttentionKind::kEncoderOnly;
   check(!self_without_cache || !spec.is_paged(), "page_size is ", spec.page_size, " for kind ",
         to_string(spec.kind), ": it has no cache; set page_size = 0");
+  if (spec.is_paged()) return;
+  check(storage_dtype(spec.cache_format()) == spec.dtype, "kv_format is ",
+        to_string(spec.kv_format), " with page_size 0: there is no cache, and ragged k and v are ",
+        to_string(spec.dtype), "; leave it auto");
+  check(spec.kv_scales != KvScales::kPerTokenHead,
+        "kv_scales is per_token_head with page_size 0: those scales live in the cache, and there "
+        "is none");
 }
 
 }  // namespace rapt
