@@ -1,0 +1,36 @@
+// rapt: the attention layer from the command line.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+
+#include "commands.hpp"
+#include "exit_code.hpp"
+#include "rapt/version.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rapt_tool;
+  CLI::App app("The attention layer of LLM serving.", "rapt");
+  app.set_version_flag("--version", std::string("rapt ") + rapt::version());
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  rapt devices\n"
+      "  rapt explain --device h100 --head-dim 128 --kv-dtype fp8_e4m3 --sinks\n"
+      "Each command has its own --help. Exit code: 0 done, 2 bad arguments or input, 1 anything "
+      "else.");
+  add_devices(app);
+  add_explain(app);
+  try {
+    app.parse(argc, argv);
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    // Help and the version come this way too, with exit code 0.
+    return app.exit(error) == 0 ? kDone : kBadInput;
+  } catch (const rapt::Error& error) {
+    std::cerr << "rapt: " << error.what() << '\n';
+    return exit_code(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "rapt: " << error.what() << '\n';
+    return kFailed;
+  }
+}

@@ -1,0 +1,19 @@
+// Values that several commands take as text, as Rapt's types. Each throws
+// Error(kInvalidArgument) that names the option, the text and what it may be.
+#pragma once
+
+#include <string>
+
+#include "rapt/rapt.hpp"
+
+namespace rapt_tool {
+
+rapt::DType parse_dtype_option(const std::string& option, const std::string& text);
+rapt::KvFormat parse_kv_format_option(const std::string& option, const std::string& text);
+rapt::KvLayout parse_layout_option(const std::string& option, const std::string& text);
+rapt::KvScales parse_kv_scales_option(const std::string& option, const std::string& text);
+rapt::AttentionKind parse_kind_option(const std::string& option, const std::string& text);
+// "L,R", each -1 for no limit.
+rapt::Window parse_window_option(const std::string& option, const std::string& text);
+
+}  // namespace rapt_tool
