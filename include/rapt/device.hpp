@@ -26,21 +26,22 @@ struct DeviceInfo {
 
   // CPU
   CpuIsa isa = CpuIsa::kBaseline;
-  int32_t num_cores = 1;
-  int64_t l1_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // per core, per core, per socket
+  int32_t num_cores = 1;  // logical processors
+  // Data or unified caches: of a core, of a core, and the last-level one that a core shares.
+  int64_t l1_bytes = 0, l2_bytes = 0, l3_bytes = 0;
 
   // CUDA
   int32_t compute_capability = 0;  // 10 * major + minor: 90 for SM 9.0, 103 for SM 10.3
   int32_t num_sms = 0;
   int64_t shared_memory_bytes_per_block = 0;  // opt-in maximum of one thread block
-  int64_t memory_bytes = 0;
-  double memory_bandwidth = 0;  // bytes per second, as published
+  int64_t memory_bytes = 0;                   // nominal: "80 GB" is 80 GiB
+  double memory_bandwidth = 0;                // bytes per second, as published
 };
 
 // The device of that name in Rapt's table (case-insensitive): "cpu" (this machine), "cpu-avx2",
 // ..., "t4", "a100", "h100", "h200", "b200", "rtx5090", ..., or "smNN" for a nominal device of that
-// compute capability, and "emulated-smNN". Throws Error(kInvalidArgument) that lists the known
-// names.
+// compute capability (the figures of the table's first), and "emulated-smNN". Throws
+// Error(kInvalidArgument) that lists the known names.
 RAPT_API DeviceInfo device_info(std::string_view name);
 // All names device_info() knows, in table order.
 RAPT_API std::vector<std::string> known_device_names();

@@ -41,8 +41,8 @@ RAPT_API const char* to_string(GraphSupport support);
 
 // Page sizes that kernels read: any multiple of a number, or the listed ones.
 struct PageSizes {
-  int32_t multiple_of = 0;          // 0 = the listed ones only
-  std::span<const int32_t> listed;  // ascending; of a selection: static memory
+  int32_t multiple_of = 0;            // 0 = the listed ones only
+  std::span<const int32_t> listed{};  // ascending; of a selection: static memory
   RAPT_API bool contains(int32_t page_size) const;
 };
 
@@ -77,7 +77,7 @@ struct Selection {
   // Kernel page size: spec.page_size where the kernels read such pages, otherwise the largest they
   // read that divides it (expand_pages() makes the table); 0 = no cache.
   int32_t page_size = 0;
-  PageSizes page_sizes;  // all that the chosen kernels read
+  PageSizes page_sizes{};  // all that the chosen kernels read
   GraphSupport graph = GraphSupport::kNever;
   std::vector<BackendVerdict> verdicts;  // in priority order, the chosen one included
 

@@ -43,15 +43,15 @@ struct IntRange {
 
 // Pairs with head_dim_qk != head_dim_vo.
 struct HeadDimPair {
-  IntRange qk, vo;
+  IntRange qk{}, vo{};
 };
 
 struct HeadDims {
   int32_t multiple_of = 1;  // of both
   bool power_of_two = false;
-  IntRange equal;                        // head_dim_qk == head_dim_vo
-  std::span<const int32_t> listed;       // if any: the only equal ones
-  std::span<const HeadDimPair> unequal;  // none: the two must be equal
+  IntRange equal{};                        // head_dim_qk == head_dim_vo
+  std::span<const int32_t> listed{};       // if any: the only equal ones
+  std::span<const HeadDimPair> unequal{};  // none: the two must be equal
 };
 
 // Windows that kernels apply. Where a query is causal its right side is bounded anyway, and only
@@ -75,18 +75,18 @@ struct Capability {
 
   DeviceKind device = DeviceKind::kCuda;
   IntRange compute_capability{0, kUnbounded};
-  IntRange group;  // query heads per KV head
+  IntRange group{};  // query heads per KV head
 
-  HeadDims head_dims;
-  EnumSet<DType> dtypes;
+  HeadDims head_dims{};
+  EnumSet<DType> dtypes{};
   // Cache formats: the query dtype's own, and quantised ones.
   bool unquantised_kv = true;
-  EnumSet<KvFormat> quantised_kv;
+  EnumSet<KvFormat> quantised_kv{};
   EnumSet<KvScales> kv_scales{KvScales::kNone};
   bool scales_unquantised_kv = false;  // kv_scales act on an unquantised cache too
-  PageSizes page_sizes;
+  PageSizes page_sizes{};
   bool ragged = false;  // K and V without a cache
-  std::optional<KvLayout> required_layout;
+  std::optional<KvLayout> required_layout{};
   IntRange layout_required_on{0, kUnbounded};  // compute capabilities
 
   EnumSet<AttentionKind> kinds{AttentionKind::kDecoder};

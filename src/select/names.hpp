@@ -12,7 +12,7 @@
 
 namespace rapt {
 
-constexpr std::array kAllBackends = {
+inline constexpr std::array kAllBackends = {
     BackendId::kFlashAttention,
     BackendId::kFlashInfer,
     BackendId::kPortable,

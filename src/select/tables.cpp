@@ -23,6 +23,7 @@ constexpr std::array<int32_t, 7> kPages16To1024{16, 32, 64, 128, 256, 512, 1024}
 constexpr std::array<int32_t, 3> kPages8To32{8, 16, 32};
 
 constexpr std::array<int32_t, 4> kFlashInferHeadDims{64, 128, 256, 512};
+constexpr std::array<int32_t, 3> kTrtLlmHeadDims{64, 128, 256};
 constexpr std::array<int32_t, 1> kHeadDim256{256};
 constexpr std::array<int32_t, 9> kPagedAttentionHeadDims{32, 64, 80, 96, 112, 120, 128, 192, 256};
 
@@ -142,7 +143,7 @@ constexpr Capability kFlashInferTrtLlm{
     .source = "vLLM",
     .compute_capability = {100, 109},
     .group = {2, kUnbounded},
-    .head_dims = {.listed = kFlashInferHeadDims},
+    .head_dims = {.listed = kTrtLlmHeadDims},
     .dtypes = kHalf,
     .quantised_kv = {KvFormat::kFp8E4M3, KvFormat::kNvfp4},
     .kv_scales = kTensorScales,
