@@ -1,0 +1,12 @@
+// A problem drawn from a seed: every option, shape and layout that a spec can say.
+#pragma once
+
+#include "support/problem.hpp"
+
+namespace rapt::test {
+
+// Always the same problem for a seed, of at most a few million multiplications. Every problem's
+// spec is valid; that some backend accepts it is not promised.
+Problem random_problem(uint64_t seed);
+
+}  // namespace rapt::test
