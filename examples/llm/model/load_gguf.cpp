@@ -60,7 +60,7 @@ StoredTensor find_tensor(const GgufFile& gguf, const std::string& name, int64_t 
   check_io(cols % info.block_elems == 0, gguf.path(), ": tensor ", name, " has rows of ", cols,
            " elements, must be a multiple of ", info.name, "'s ", info.block_elems);
   const uint64_t num_bytes = rows * (cols / info.block_elems) * info.block_bytes;
-  return {*format, gguf.tensor_bytes(name, tensor, num_bytes)};
+  return {name, *format, gguf.tensor_bytes(name, tensor, num_bytes)};
 }
 
 // What changes the maths without showing in the tensors' shapes.

@@ -54,7 +54,7 @@ Model load_llama2c(FileView file, const LoadOptions& options) {
   std::vector<StoredTensor> tensors(slots.size());
   const auto take = [&](size_t slot) {
     const uint64_t num_bytes = slots[slot].rows * slots[slot].cols * sizeof(float);
-    tensors[slot] = {ElementFormat::kFloat32,
+    tensors[slot] = {slots[slot].gguf_name, ElementFormat::kFloat32,
                      reader.take(num_bytes, slots[slot].gguf_name.c_str())};
   };
   // In slot order a layer is: attention_norm, wq, wk, wv, wo, ffn_norm, w_gate, w_up, w_down; the

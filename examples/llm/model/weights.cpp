@@ -52,8 +52,7 @@ Shape layer_shape(const ModelConfig& c, Matrix LayerWeights::*target) {
   return {1, c.dim, true};
 }
 
-void refuse_overlaps(const std::vector<WeightSlot>& slots, const std::vector<StoredTensor>& tensors,
-                     const std::string& file) {
+void refuse_overlaps(const std::vector<StoredTensor>& tensors, const std::string& file) {
   std::vector<size_t> order(tensors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const std::less<const std::byte*> before;
@@ -63,7 +62,7 @@ void refuse_overlaps(const std::vector<WeightSlot>& slots, const std::vector<Sto
   for (size_t i = 1; i < order.size(); ++i) {
     const size_t a = order[i - 1], b = order[i];
     check_io(!before(start(b), start(a) + tensors[a].bytes.size()), file, ": tensors ",
-             slots[a].gguf_name, " and ", slots[b].gguf_name, " overlap");
+             tensors[a].name, " and ", tensors[b].name, " overlap");
   }
 }
 
@@ -163,7 +162,7 @@ std::vector<WeightSlot> make_weight_slots(Model& model) {
 
 void fill_weights(const std::vector<WeightSlot>& slots, const std::vector<StoredTensor>& tensors,
                   const LoadOptions& options, const std::string& file) {
-  refuse_overlaps(slots, tensors, file);
+  refuse_overlaps(tensors, file);
   constexpr int64_t kStripElems = 1 << 18;  // 1 MiB of fp32: some hundred strips per 100 MB file
   std::vector<Strip> strips;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -172,7 +171,7 @@ void fill_weights(const std::vector<WeightSlot>& slots, const std::vector<Stored
       *slot.target = Matrix(loaded_dtype(slot, tensors[i].format, options), slot.rows, slot.cols);
     } catch (const std::bad_alloc&) {
       fail(rapt::ErrorCode::kOutOfMemory, file, ": no memory for the ", slot.rows, " x ", slot.cols,
-           " elements of ", slot.gguf_name);
+           " elements of ", tensors[i].name);
     }
     const int64_t strip_rows = std::max<int64_t>(1, kStripElems / slot.cols);
     for (int64_t row = 0; row < slot.rows; row += strip_rows)

@@ -34,6 +34,7 @@ std::vector<WeightSlot> make_weight_slots(Model& model);
 
 // A tensor in a file: the elements of a row one after the other, rows without a gap.
 struct StoredTensor {
+  std::string name;  // the file's, for messages
   ElementFormat format;
   std::span<const std::byte> bytes;  // exactly the slot's rows * cols elements
 };
