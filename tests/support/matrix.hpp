@@ -12,7 +12,7 @@ namespace rapt::test {
 
 struct Backend {
   std::string name;  // "reference", "cpu", ...
-  std::optional<CpuIsa> isa;
+  std::optional<CpuIsa> isa{};
   int32_t num_threads = 1;
   std::string describe() const;  // "cpu avx2 x2"
 };

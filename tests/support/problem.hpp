@@ -39,7 +39,7 @@ struct Layout {
   int64_t first_page = 0;    // ids start here: the pool below is never touched
   int64_t unused_pages = 2;  // in the pool, in no table; they hold NaN
   int32_t table_pad = 0;     // columns past those of the longest request; they hold -1 and 2^30
-  std::optional<int32_t> table_pad_id;                       // what those columns hold instead
+  std::optional<int32_t> table_pad_id{};                     // what those columns hold instead
   float unread_k = std::numeric_limits<float>::quiet_NaN();  // what slots of no visible key hold
   float unread_v = std::numeric_limits<float>::quiet_NaN();
   bool write_kv = false;  // the cache is filled by Attention::write_kv
@@ -55,16 +55,16 @@ struct Layout {
 using ValueOf = std::function<float(int64_t id, int64_t token, int64_t head, int64_t dim)>;
 
 struct Problem {
-  AttentionSpec spec;
-  std::vector<RequestLengths> requests;
-  Layout layout;
+  AttentionSpec spec{};
+  std::vector<RequestLengths> requests{};
+  Layout layout{};
   uint64_t seed = 1;
   float q_amplitude = 1;  // of the normal distribution q is drawn from; k and v have 1
   // Values in place of random ones; rounded to the dtype when stored.
-  ValueOf q, k, v;
-  std::vector<float> sinks, alibi_slopes;                      // [Hq]
-  std::vector<float> k_scale, v_scale;                         // [1] or [Hkv]
-  std::function<bool(int64_t id, int64_t i, int64_t j)> mask;  // true = may be seen
+  ValueOf q{}, k{}, v{};
+  std::vector<float> sinks{}, alibi_slopes{};                    // [Hq]
+  std::vector<float> k_scale{}, v_scale{};                       // [1] or [Hkv]
+  std::function<bool(int64_t id, int64_t i, int64_t j)> mask{};  // true = may be seen
 
   int64_t num_tokens() const;
   int64_t num_keys() const;  // of all requests

@@ -13,10 +13,10 @@ namespace rapt::test {
 
 // What a run left behind.
 struct Outcome {
-  std::vector<float> out;  // [T, Hq, Dvo], exactly as stored
-  std::vector<float> lse;  // [Hq, T]; empty unless the spec needs it
-  std::string fault;       // what was written that must not be; empty if nothing was
-  std::string plan;        // Plan::describe()
+  std::vector<float> out{};  // [T, Hq, Dvo], exactly as stored
+  std::vector<float> lse{};  // [Hq, T]; empty unless the spec needs it
+  std::string fault{};       // what was written that must not be; empty if nothing was
+  std::string plan{};        // Plan::describe()
 };
 
 // Everything that must not be read is NaN (bytes 0xFF), everything that must not be written holds
