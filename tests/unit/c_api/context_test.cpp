@@ -46,7 +46,9 @@ rapt_status run_something(rapt_context* context) {
                               .workspace_bytes = bytes};
   const rapt_status status = rapt_run(plan, &args);
   ::operator delete (workspace, std::align_val_t{RAPT_WORKSPACE_ALIGNMENT});
-  if (status == RAPT_OK) EXPECT_NEAR(out.back(), 0.5f, 1e-6);
+  if (status == RAPT_OK) {
+    EXPECT_NEAR(out.back(), 0.5f, 1e-6);
+  }
   rapt_plan_destroy(plan);
   rapt_attention_destroy(attention);
   return status;
