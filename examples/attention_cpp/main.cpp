@@ -28,7 +28,7 @@ std::vector<float> attend(std::vector<float>& lse) {
                                  .page_size = 16,
                                  .needs_lse = true};
   const rapt::Attention attention(context, spec);
-  std::printf("%s\n", attention.selection().explain().c_str());
+  std::printf("%s runs it; ", rapt::to_string(attention.selection().backend));
 
   // The caller owns the pool; the geometry says how K and V lie in it.
   const auto geometry = rapt::KvCacheGeometry::of(spec, 8);

@@ -14,8 +14,9 @@
 namespace rapt::test {
 namespace {
 
-// Runs a ragged step on the context's threads.
+// Runs a ragged step that is long enough to be worth several threads.
 rapt_status run_something(rapt_context* context) {
+  constexpr int32_t kTokens = 500;
   const rapt_attention_spec spec = {.struct_size = sizeof spec,
                                     .num_query_heads = 2,
                                     .num_kv_heads = 2,
@@ -23,7 +24,7 @@ rapt_status run_something(rapt_context* context) {
                                     .dtype = {kDLFloat, 32, 1}};
   rapt_attention* attention = nullptr;
   EXPECT_TRUE(succeeded(rapt_attention_create(context, &spec, nullptr, &attention)));
-  const int32_t start[] = {0, 40}, kv_len[] = {40};
+  const int32_t start[] = {0, kTokens}, kv_len[] = {kTokens};
   const rapt_batch batch = {.struct_size = sizeof batch,
                             .num_requests = 1,
                             .query_start = start,
@@ -34,9 +35,9 @@ rapt_status run_something(rapt_context* context) {
   size_t bytes = 0;
   EXPECT_TRUE(succeeded(rapt_plan_workspace_bytes(plan, &bytes)));
   void* workspace = ::operator new (bytes + 1, std::align_val_t{RAPT_WORKSPACE_ALIGNMENT});
-  std::vector<float> rows(40 * 2 * 16, 0.5f), out(40 * 2 * 16);
-  CTensor in(TensorView::contiguous(rows.data(), DType::kFloat32, {40, 2, 16}));
-  CTensor result(TensorView::contiguous(out.data(), DType::kFloat32, {40, 2, 16}));
+  std::vector<float> rows(kTokens * 2 * 16, 0.5f), out(rows.size());
+  CTensor in(TensorView::contiguous(rows.data(), DType::kFloat32, {kTokens, 2, 16}));
+  CTensor result(TensorView::contiguous(out.data(), DType::kFloat32, {kTokens, 2, 16}));
   const rapt_run_args args = {.struct_size = sizeof args,
                               .q = in.get(),
                               .k = in.get(),
