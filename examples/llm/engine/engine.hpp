@@ -20,9 +20,9 @@
 namespace llm {
 
 struct EngineOptions {
-  int32_t num_threads = 0;          // 0 = the cores this process may use
-  std::optional<rapt::CpuIsa> isa;  // unset: the processor's
-  std::string backend;              // "" = Rapt's choice
+  int32_t num_threads = 0;            // 0 = the cores this process may use
+  std::optional<rapt::CpuIsa> isa{};  // unset: the processor's
+  std::string backend{};              // "" = Rapt's choice
   rapt::KvFormat kv_format = rapt::KvFormat::kAuto;
   int32_t page_size = 16;
   int64_t num_pages = 0;

@@ -1,0 +1,297 @@
+// rapt generate: text from a Llama-architecture model, every layer's attention by Rapt.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "console.hpp"
+#include "llm/engine/engine.hpp"
+#include "llm/tokenizer/tokenizer.hpp"
+#include "options.hpp"
+#include "rapt/rapt.hpp"
+
+namespace rapt_tool {
+namespace {
+
+struct Options {
+  std::string model, tokenizer, prompts_file, device = "cpu", kv_dtype = "auto", backend, isa;
+  std::vector<std::string> prompts;
+  int64_t max_tokens = 128, num_pages = 0, tokens_per_step = 512;
+  int32_t page_size = 16, num_threads = 0;
+  rapt::SamplingParams sampling;
+  bool json = false, stats = false;
+};
+
+[[noreturn]] void refuse(const std::string& message,
+                         rapt::ErrorCode code = rapt::ErrorCode::kInvalidArgument) {
+  throw rapt::Error(code, message);
+}
+
+// Where the tokenizer is: a GGUF file has its own, a Hugging Face directory has it beside the
+// weights, and llama2.c keeps it in a file of one of two names.
+std::string tokenizer_path(const Options& options) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(options.model))
+    refuse("--model " + options.model + ": no such file or directory", rapt::ErrorCode::kIo);
+  if (!options.tokenizer.empty()) return options.tokenizer;
+  const fs::path model(options.model);
+  if (model.extension() == ".safetensors")
+    return model.parent_path().empty() ? "." : model.parent_path();
+  if (model.extension() != ".bin") return options.model;
+  for (const char* name : {"tok512.bin", "tokenizer.bin"})
+    if (fs::exists(model.parent_path() / name)) return model.parent_path() / name;
+  refuse(options.model +
+         " has no tokenizer, and neither tok512.bin nor tokenizer.bin is beside it: "
+         "give one with --tokenizer");
+}
+
+std::vector<std::string> read_prompts(const Options& options) {
+  if (options.prompts_file.empty())
+    return options.prompts.empty() ? std::vector<std::string>{""} : options.prompts;
+  std::ifstream file(options.prompts_file);
+  if (!file)
+    refuse("--prompts " + options.prompts_file + ": cannot be opened", rapt::ErrorCode::kIo);
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(file, line);) prompts.push_back(line);
+  if (prompts.empty()) refuse("--prompts " + options.prompts_file + " is empty: one prompt a line");
+  return prompts;
+}
+
+rapt::KvFormat kv_format(const Options& options) {
+  return parse_kv_format_option("--kv-dtype", options.kv_dtype);
+}
+
+// Any device but the CPU is refused with what the selection says about it.
+void check_device(const Options& options, const llm::ModelConfig& config) {
+  if (options.device == "cpu") return;
+  const bool is_cuda = options.device == "cuda" || options.device.starts_with("cuda:");
+  const rapt::DeviceInfo device = rapt::device_info(is_cuda ? "sm90" : options.device);
+  const auto spec = llm::attention_spec(config, kv_format(options), options.page_size);
+  const rapt::Selection selection = rapt::select(spec, device, {.backend = options.backend});
+  refuse("--device " + options.device + ": this build generates on the CPU only, though " +
+             to_string(selection.backend) + " would take the attention",
+         rapt::ErrorCode::kUnsupported);
+}
+
+llm::EngineOptions engine_options(const Options& options,
+                                  const std::vector<llm::GenerationRequest>& requests) {
+  llm::EngineOptions engine{.num_threads = options.num_threads,
+                            .backend = options.backend,
+                            .kv_format = kv_format(options),
+                            .page_size = options.page_size,
+                            .num_pages = options.num_pages,
+                            .tokens_per_step = options.tokens_per_step};
+  if (!options.isa.empty()) {
+    engine.isa = rapt::parse_cpu_isa(options.isa);
+    if (!engine.isa)
+      refuse("--isa " + options.isa + " is unknown: baseline, avx2, avx512, avx512_bf16, amx_bf16");
+  }
+  if (engine.num_pages == 0) {  // room for all requests at once
+    for (const llm::GenerationRequest& request : requests)
+      engine.num_pages += (static_cast<int64_t>(request.prompt.size()) + options.max_tokens +
+                           options.page_size - 1) /
+                          options.page_size;
+  }
+  return engine;
+}
+
+void warn_past_context(const std::vector<llm::GenerationRequest>& requests,
+                       const llm::ModelConfig& config) {
+  int64_t longest = 0;
+  for (const llm::GenerationRequest& request : requests)
+    longest = std::max(longest, static_cast<int64_t>(request.prompt.size()) + request.max_tokens);
+  if (longest > config.context_length + 1)  // the last token is not computed
+    std::cerr << "rapt: a text may grow to " << longest << " tokens, past the "
+              << config.context_length << " that the model was trained for\n";
+}
+
+double per_second(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+// A prompt's text as it comes: at once for the one whose turn it is to be printed, later for those
+// behind it.
+class Printer {
+ public:
+  Printer(const llm::Tokenizer& tokenizer, const std::vector<std::string>& prompts, bool quiet)
+      : prompts_(prompts), quiet_(quiet), texts_(prompts.size()) {
+    for (const std::string& prompt : prompts)
+      decoders_.emplace_back(tokenizer, /*at_start=*/prompt.empty());
+    if (!quiet_) begin(0);
+  }
+
+  void token(size_t request, int32_t token) { add(request, decoders_[request].push(token)); }
+
+  void finish() {
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      if (!quiet_ && i > 0) begin(i);
+      current_ = i;
+      add(i, decoders_[i].finish());
+      if (quiet_) continue;
+      if (i > 0) std::cout << texts_[i];
+      if (!texts_[i].ends_with('\n')) std::cout << '\n';
+    }
+    std::cout.flush();
+  }
+
+  const std::string& text(size_t request) const { return texts_[request]; }
+
+ private:
+  void begin(size_t request) const {
+    if (prompts_.size() > 1) std::cout << "== " << request + 1 << ": " << prompts_[request] << '\n';
+  }
+  void add(size_t request, const std::string& text) {
+    texts_[request] += text;
+    if (request == 0 && !quiet_) std::cout << text << std::flush;
+  }
+
+  const std::vector<std::string>& prompts_;
+  bool quiet_;
+  size_t current_ = 0;
+  std::vector<llm::StreamDecoder> decoders_;
+  std::vector<std::string> texts_;
+};
+
+Json figures(const llm::Engine& engine) {
+  const llm::EngineStats& stats = engine.stats();
+  const llm::SchedulerStats& scheduler = stats.scheduler;
+  const double seconds = stats.prefill_seconds + stats.decode_seconds;
+  return {{"prefill_tokens", scheduler.prefill_tokens},
+          {"prefill_tokens_per_s", per_second(scheduler.prefill_tokens, stats.prefill_seconds)},
+          {"decode_tokens", scheduler.decode_tokens},
+          {"decode_tokens_per_s", per_second(scheduler.decode_tokens, stats.decode_seconds)},
+          {"attention_share", seconds > 0 ? stats.attention_seconds / seconds : 0},
+          {"pages_used", scheduler.most_pages_used},
+          {"pages_shared", scheduler.most_pages_shared},
+          {"cached_tokens", scheduler.cached_tokens},
+          {"preemptions", scheduler.num_preemptions},
+          {"steps", stats.num_steps},
+          {"seconds", seconds},
+          {"weight_bytes", engine.transformer().weight_bytes()},
+          {"cache_bytes_per_token", engine.transformer().cache_bytes_per_token()},
+          {"threads", engine.context().num_threads()},
+          {"isa", to_string(engine.context().device().isa)},
+          {"backend", to_string(engine.transformer().attention().selection().backend)}};
+}
+
+void print_figures(const Json& f) {
+  std::fprintf(stderr,
+               "prefill %lld tokens, %.1f tokens/s; decode %lld tokens, %.1f tokens/s; attention "
+               "%.1f %% of the time; pages used %lld, shared %lld\n",
+               f["prefill_tokens"].get<long long>(), f["prefill_tokens_per_s"].get<double>(),
+               f["decode_tokens"].get<long long>(), f["decode_tokens_per_s"].get<double>(),
+               100 * f["attention_share"].get<double>(), f["pages_used"].get<long long>(),
+               f["pages_shared"].get<long long>());
+}
+
+void print_stats(const llm::Engine& engine, const Json& f) {
+  for (const auto& [name, value] : f.items()) std::cerr << name << ": " << value.dump() << '\n';
+  std::cerr << engine.transformer().attention().selection().explain() << '\n';
+}
+
+void run(const Options& options) {
+  const std::vector<std::string> prompts = read_prompts(options);
+  const auto tokenizer = llm::load_tokenizer(tokenizer_path(options));
+  llm::Model model =
+      llm::load_model(options.model, {.num_threads = options.num_threads, .keep_16_bit = true});
+  check_device(options, model.config);
+  if (tokenizer->vocab_size() != model.config.vocab_size)
+    refuse("the tokenizer has " + std::to_string(tokenizer->vocab_size()) + " tokens, the model " +
+           std::to_string(model.config.vocab_size) + ": they do not belong together");
+  for (int32_t id : tokenizer->eos_ids()) model.config.eos_ids.push_back(id);
+
+  std::vector<llm::GenerationRequest> requests;
+  for (const std::string& prompt : prompts) {
+    requests.push_back({.prompt = tokenizer->encode(prompt, tokenizer->adds_bos()),
+                        .max_tokens = options.max_tokens,
+                        .sampling = options.sampling});
+    if (requests.back().prompt.empty())
+      refuse("prompt " + std::to_string(requests.size()) +
+             " is empty, and this model has no BOS token to begin from: give it a text");
+  }
+  warn_past_context(requests, model.config);
+  llm::Engine engine(std::move(model), engine_options(options, requests));
+  Printer printer(*tokenizer, prompts, options.json);
+  const auto generations = engine.generate(
+      requests, [&](size_t request, int32_t token) { printer.token(request, token); });
+  printer.finish();
+
+  const Json f = figures(engine);
+  if (options.json) {
+    Json texts = Json::array();
+    for (size_t i = 0; i < prompts.size(); ++i)
+      texts.push_back({{"prompt", prompts[i]},
+                       {"prompt_tokens", requests[i].prompt},
+                       {"text", printer.text(i)},
+                       {"tokens", generations[i].tokens},
+                       {"stopped", generations[i].stopped}});
+    print_json({{"model", options.model}, {"generations", texts}, {"figures", f}});
+  }
+  if (options.stats) print_stats(engine, f);
+  print_figures(f);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("generate", "Generate text with a Llama-architecture model");
+  auto o = std::make_shared<Options>();
+  command
+      ->add_option("--model", o->model, "GGUF, llama2.c .bin or .safetensors file, or a directory")
+      ->required();
+  command->add_option("--tokenizer", o->tokenizer, "Where the model's file does not hold it");
+  auto* prompt = command->add_option("--prompt", o->prompts, "A prompt; may be given several times")
+                     ->allow_extra_args(false);
+  command->add_option("--prompts", o->prompts_file, "A file with one prompt a line")
+      ->excludes(prompt);
+  command->add_option("--max-tokens", o->max_tokens, "Tokens to generate for each prompt")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--temperature", o->sampling.temperature, "0 takes the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-k", o->sampling.top_k, "Draw from the k likeliest; 0 = off")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", o->sampling.top_p, "Draw from the smallest set of this mass; 1 = off")
+      ->capture_default_str();
+  command->add_option("--min-p", o->sampling.min_p, "Drop tokens below this share of the likeliest")
+      ->capture_default_str();
+  command->add_option("--seed", o->sampling.seed, "Of the random numbers")->capture_default_str();
+  command->add_option("--device", o->device, "cpu, cuda[:N] or emulated-smNN")
+      ->capture_default_str();
+  command->add_option("--kv-dtype", o->kv_dtype, "Format of the KV cache; auto = fp32")
+      ->capture_default_str();
+  command->add_option("--page-size", o->page_size, "Tokens per page")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--num-pages", o->num_pages, "Pages of the pool; 0 = room for all prompts")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--tokens-per-step", o->tokens_per_step, "Longer prompts go in chunks")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--threads", o->num_threads, "0 = the cores this process may use")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
+  command->add_option("--isa", o->isa, "A lower instruction set than the processor's");
+  command->add_option("--backend", o->backend, "The attention's backend; no other is tried");
+  command->add_flag("--stats", o->stats,
+                    "Print more figures on stderr, and how the backend was chosen");
+  command->add_flag("--json", o->json, "Print one JSON object instead of the text");
+  command->footer(
+      "Examples:\n"
+      "  rapt generate --model models/stories260K/stories260K.bin --max-tokens 256 --temperature "
+      "0\n"
+      "  rapt generate --model model.gguf --prompt \"The capital of France is\" --top-p 0.9 --seed "
+      "7\n"
+      "  rapt generate --model model.gguf --prompts prompts.txt --kv-dtype bf16 --json\n"
+      "The text goes to stdout, a line of figures to stderr.");
+  command->callback([o] { run(*o); });
+}
+
+}  // namespace rapt_tool
