@@ -92,7 +92,8 @@ def headers(arg):
     assert len(paths) > 10
     alone = [(language, path.name) for path in paths for language in ([c, cxx] if path.suffix == ".h" else [cxx])]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda one: run(*one[0], *strict, "-", input=f'#include "rapt/{one[1]}"\nint not_empty;\n'), alone))
+        list(pool.map(lambda one: run(*one[0], *strict, "-",
+                                      input=f'#include "rapt/{one[1]}"\nint not_empty;\n'), alone))
 
 
 def find_package(arg):
