@@ -132,6 +132,15 @@ void make_cache(const Step& step, Source& source, StepTensors& tensors) {
     }
 }
 
+// Keys [begin, end) that query i of request b sees.
+std::pair<int64_t, int64_t> keys_of(const Step& step, size_t b, int64_t i) {
+  const rapt::Window band = step.spec.visible_band();
+  const int64_t keys = step.kv_len[b], p = i + keys - step.query_len[b];
+  const int64_t begin = band.left == -1 ? 0 : std::max<int64_t>(p - band.left, 0);
+  const int64_t end = band.right == -1 ? keys : std::min(p + band.right + 1, keys);
+  return {begin, std::max(begin, end)};
+}
+
 }  // namespace
 
 rapt::Batch StepTensors::batch(const Step& step) const {
@@ -209,16 +218,26 @@ StepTensors make_tensors(const Step& step) {
 }
 
 int64_t visible_pairs(const Step& step) {
-  const rapt::Window band = step.spec.visible_band();
   int64_t pairs = 0;
   for (size_t b = 0; b < step.kv_len.size(); b++)
     for (int64_t i = 0; i < step.query_len[b]; i++) {
-      const int64_t keys = step.kv_len[b], p = i + keys - step.query_len[b];
-      const int64_t begin = band.left == -1 ? 0 : std::max<int64_t>(p - band.left, 0);
-      const int64_t end = band.right == -1 ? keys : std::min(p + band.right + 1, keys);
-      pairs += std::max<int64_t>(end - begin, 0);
+      const auto [begin, end] = keys_of(step, b, i);
+      pairs += end - begin;
     }
   return pairs;
+}
+
+int64_t visible_keys(const Step& step) {
+  int64_t keys = 0;
+  for (size_t b = 0; b < step.kv_len.size(); b++) {
+    int64_t reached = 0;  // both ends of a query's range move up with the query
+    for (int64_t i = 0; i < step.query_len[b]; i++) {
+      const auto [begin, end] = keys_of(step, b, i);
+      keys += std::max<int64_t>(end - std::max(begin, reached), 0);
+      reached = std::max(reached, end);
+    }
+  }
+  return keys;
 }
 
 }  // namespace rapt_tool

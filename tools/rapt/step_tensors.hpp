@@ -39,5 +39,7 @@ StepTensors make_tensors(const Step& step);
 
 // (query, key) pairs that some query sees, over all requests (a custom mask not counted).
 int64_t visible_pairs(const Step& step);
+// Keys that some query of their request sees, over all requests.
+int64_t visible_keys(const Step& step);
 
 }  // namespace rapt_tool

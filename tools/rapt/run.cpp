@@ -1,0 +1,242 @@
+// rapt run STEP.json: one attention step, timed, and on demand checked against the reference.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "commands.hpp"
+#include "step.hpp"
+#include "step_tensors.hpp"
+
+namespace rapt_tool {
+namespace {
+
+using nlohmann::json;
+
+struct RunOptions {
+  std::string step_file;
+  std::string backend;
+  std::string device = "cpu";
+  std::string isa;
+  std::string save_out;
+  int32_t threads = 0;
+  double seconds = 0.5;
+  bool check = false;
+  bool as_json = false;
+};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+float load(const HostTensor& tensor, int64_t i) {
+  switch (tensor.dtype()) {
+    case rapt::DType::kFloat32:
+      return reinterpret_cast<const float*>(tensor.data())[i];
+    case rapt::DType::kFloat16: {
+      _Float16 half;
+      std::memcpy(&half, tensor.data() + 2 * i, 2);
+      return static_cast<float>(half);
+    }
+    default: {
+      uint16_t bits;
+      std::memcpy(&bits, tensor.data() + 2 * i, 2);
+      const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+      float value;
+      std::memcpy(&value, &wide, 4);
+      return value;
+    }
+  }
+}
+
+// Half the distance between 1 and the next value: the largest relative rounding error.
+double unit_roundoff(rapt::DType dtype) {
+  switch (dtype) {
+    case rapt::DType::kFloat32:
+      return 0x1p-24;
+    case rapt::DType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0x1p-8;
+  }
+}
+
+// A step bound to a backend, run once: the cache is filled, the outputs hold the result.
+struct Execution {
+  std::unique_ptr<rapt::Attention> attention;
+  std::unique_ptr<rapt::Plan> plan;
+  StepTensors tensors;
+  HostTensor workspace;
+  rapt::RunArgs args;
+  double plan_seconds = 0;
+
+  Execution(rapt::Context& context, const Step& step, const std::string& backend)
+      : tensors(make_tensors(step)) {
+    attention = std::make_unique<rapt::Attention>(context, step.spec,
+                                                  rapt::SelectOptions{.backend = backend});
+    tensors.fill_cache(*attention);
+    const rapt::Batch batch = tensors.batch(step);
+    plan = std::make_unique<rapt::Plan>(attention->plan(batch));
+    const double start = seconds_now();
+    attention->replan(*plan, batch);
+    plan_seconds = seconds_now() - start;
+    workspace = HostTensor(rapt::DType::kUInt8, {static_cast<int64_t>(plan->workspace_bytes())});
+    std::memset(workspace.data(), 0xff, workspace.bytes());
+    args = tensors.run_args(step);
+    args.workspace = {workspace.data(), workspace.bytes()};
+    attention->run(*plan, args);
+  }
+};
+
+struct Times {
+  double median = 0, least = 0, most = 0;
+  int64_t rounds = 0;
+};
+
+Times time_runs(const Execution& execution, double seconds) {
+  std::vector<double> times;
+  const double warm_until = seconds_now() + seconds, stop = warm_until + seconds;
+  while (seconds_now() < warm_until) execution.attention->run(*execution.plan, execution.args);
+  do {
+    const double start = seconds_now();
+    execution.attention->run(*execution.plan, execution.args);
+    times.push_back(seconds_now() - start);
+  } while (seconds_now() < stop);
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front(), times.back(), static_cast<int64_t>(times.size())};
+}
+
+// Bytes the step must move at least: every K and V row that some query sees once for each KV head,
+// q once in, out once out.
+double least_bytes(const Step& step) {
+  const double rows = static_cast<double>(step.num_tokens()) * step.spec.num_query_heads +
+                      static_cast<double>(visible_keys(step)) * step.spec.num_kv_heads;
+  return rows * (step.spec.head_dim_qk + step.spec.dim_vo()) * rapt::size_of(step.spec.dtype);
+}
+
+struct Comparison {
+  double worst = 0, bound = 0, worst_lse = 0;
+  int64_t mismatched_specials = 0;  // NaN or infinite in one and not, or differently, in the other
+  bool passed() const { return worst <= bound && worst_lse <= 1e-3 && mismatched_specials == 0; }
+};
+
+// Against the fp64 reference on the same tensors. The bound: probabilities rounded to the dtype may
+// move an output by two roundings of the largest value, its own rounding comes on top.
+Comparison compare(const Step& step, const Execution& got, const Execution& want) {
+  Comparison result;
+  double largest_value = 0;
+  const HostTensor& v = got.tensors.v;
+  for (int64_t i = 0; i < v.num_elements(); i++)
+    largest_value = std::max(largest_value, std::abs(static_cast<double>(load(v, i))));
+  if (step.spec.kv_scales != rapt::KvScales::kNone)
+    for (int64_t i = 0; i < got.tensors.v_scale.num_elements(); i++)
+      largest_value *= std::max(1.f, load(got.tensors.v_scale, i));
+  result.bound = 4 * std::max(unit_roundoff(step.spec.dtype), 0x1p-21) * largest_value;
+  auto visit = [&](const HostTensor& a, const HostTensor& b, double& worst) {
+    for (int64_t i = 0; i < a.num_elements(); i++) {
+      const double x = load(a, i), y = load(b, i);
+      if (std::isfinite(x) && std::isfinite(y)) {
+        worst =
+            std::max(worst, std::abs(x - y) /
+                                (&worst == &result.worst_lse ? std::max(1.0, std::abs(y)) : 1.0));
+      } else if (std::isnan(x) || std::isnan(y) || x != y) {
+        result.mismatched_specials++;
+      }
+    }
+  };
+  visit(got.tensors.out, want.tensors.out, result.worst);
+  if (step.spec.needs_lse) visit(got.tensors.lse, want.tensors.lse, result.worst_lse);
+  return result;
+}
+
+int run_step(const RunOptions& options) {
+  const Step step = load_step(options.step_file);
+  const rapt::DeviceInfo device = rapt::device_info(options.device);
+  if (device.kind != rapt::DeviceKind::kCpu) {
+    select(step.spec, device, {.backend = options.backend});  // throws with every reason
+    throw rapt::Error(rapt::ErrorCode::kUnsupported,
+                      "device " + options.device + ": this build runs on the CPU only");
+  }
+  rapt::ContextOptions context_options{.num_threads = options.threads};
+  if (!options.isa.empty()) {
+    context_options.isa = rapt::parse_cpu_isa(options.isa);
+    if (!context_options.isa)
+      throw rapt::Error(rapt::ErrorCode::kInvalidArgument,
+                        "--isa is \"" + options.isa +
+                            "\": must be baseline, avx2, avx512, avx512_bf16 or amx_bf16");
+  }
+  rapt::Context context(context_options);
+  const Execution execution(context, step, options.backend);
+  if (!options.save_out.empty()) save_npy(options.save_out, execution.tensors.out);
+  const Times times = time_runs(execution, options.seconds);
+  const double gigabytes = least_bytes(step) / times.median * 1e-9;
+  const double gigaflops = 2e-9 * visible_pairs(step) * step.spec.num_query_heads *
+                           (step.spec.head_dim_qk + step.spec.dim_vo()) / times.median;
+  Comparison comparison;
+  if (options.check) comparison = compare(step, execution, Execution(context, step, "reference"));
+
+  const rapt::Selection& selection = execution.attention->selection();
+  if (options.as_json) {
+    json report{{"step", step.name},
+                {"backend", to_string(selection.backend)},
+                {"isa", to_string(context.device().isa)},
+                {"threads", context.num_threads()},
+                {"plan", execution.plan->describe()},
+                {"plan_seconds", execution.plan_seconds},
+                {"workspace_bytes", execution.plan->workspace_bytes()},
+                {"median_seconds", times.median},
+                {"least_seconds", times.least},
+                {"most_seconds", times.most},
+                {"rounds", times.rounds},
+                {"gigabytes_per_second", gigabytes},
+                {"gigaflops_per_second", gigaflops}};
+    if (options.check)
+      report["check"] = {{"passed", comparison.passed()},
+                         {"worst", comparison.worst},
+                         {"bound", comparison.bound},
+                         {"worst_lse", comparison.worst_lse},
+                         {"mismatched_specials", comparison.mismatched_specials}};
+    std::printf("%s\n", report.dump(2).c_str());
+  } else {
+    std::printf("step      %s\n", step.name.c_str());
+    std::printf("backend   %s, %s, %d threads\n", to_string(selection.backend),
+                to_string(context.device().isa), context.num_threads());
+    std::printf("plan      %s (%.1f us)\n", execution.plan->describe().c_str(),
+                execution.plan_seconds * 1e6);
+    std::printf("time      %.3f ms median, %.3f to %.3f over %lld runs\n", times.median * 1e3,
+                times.least * 1e3, times.most * 1e3, static_cast<long long>(times.rounds));
+    std::printf("rate      %.1f GB/s, %.1f GFLOP/s\n", gigabytes, gigaflops);
+    if (options.check)
+      std::printf("check     %s: worst |out - reference| %.3g, bound %.3g%s\n",
+                  comparison.passed() ? "passed" : "FAILED", comparison.worst, comparison.bound,
+                  comparison.mismatched_specials ? ", NaN or infinities differ" : "");
+  }
+  return options.check && !comparison.passed() ? 1 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* run =
+      app.add_subcommand("run", "Run one attention step described in a JSON file, and time it");
+  run->add_option("step", options->step_file, "Step file (docs/step_files.md)")->required();
+  run->add_option("--backend", options->backend, "Backend by name; default: by priority");
+  run->add_option("--device", options->device, "Device to run on")->capture_default_str();
+  run->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
+  run->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  run->add_option("--save-out", options->save_out, "Write the output to this .npy file");
+  run->add_flag("--check", options->check, "Compare with the fp64 reference; exit code 1 if off");
+  run->add_flag("--json", options->as_json, "Print one JSON object");
+  run->footer("Example: rapt run examples/steps/decode.json --check");
+  run->callback([options, &command] { command = [options] { return run_step(*options); }; });
+}
+
+}  // namespace rapt_tool
