@@ -6,15 +6,15 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 
 #include "commands.hpp"
+#include "console.hpp"
 #include "step.hpp"
 #include "step_tensors.hpp"
 
 namespace rapt_tool {
 namespace {
-
-using nlohmann::json;
 
 struct RunOptions {
   std::string step_file;
@@ -152,7 +152,7 @@ Comparison compare(const Step& step, const Execution& got, const Execution& want
   return result;
 }
 
-int run_step(const RunOptions& options) {
+void run_step(const RunOptions& options) {
   const Step step = load_step(options.step_file);
   const rapt::DeviceInfo device = rapt::device_info(options.device);
   if (device.kind != rapt::DeviceKind::kCpu) {
@@ -180,7 +180,7 @@ int run_step(const RunOptions& options) {
 
   const rapt::Selection& selection = execution.attention->selection();
   if (options.as_json) {
-    json report{{"step", step.name},
+    Json report{{"step", step.name},
                 {"backend", to_string(selection.backend)},
                 {"isa", to_string(context.device().isa)},
                 {"threads", context.num_threads()},
@@ -199,7 +199,7 @@ int run_step(const RunOptions& options) {
                          {"bound", comparison.bound},
                          {"worst_lse", comparison.worst_lse},
                          {"mismatched_specials", comparison.mismatched_specials}};
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json(report);
   } else {
     std::printf("step      %s\n", step.name.c_str());
     std::printf("backend   %s, %s, %d threads\n", to_string(selection.backend),
@@ -214,12 +214,13 @@ int run_step(const RunOptions& options) {
                   comparison.passed() ? "passed" : "FAILED", comparison.worst, comparison.bound,
                   comparison.mismatched_specials ? ", NaN or infinities differ" : "");
   }
-  return options.check && !comparison.passed() ? 1 : 0;
+  if (options.check && !comparison.passed())
+    throw std::runtime_error("the output differs from the reference's by more than the bound");
 }
 
 }  // namespace
 
-void add_run(CLI::App& app, Command& command) {
+void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* run =
       app.add_subcommand("run", "Run one attention step described in a JSON file, and time it");
@@ -236,7 +237,7 @@ void add_run(CLI::App& app, Command& command) {
   run->add_flag("--check", options->check, "Compare with the fp64 reference; exit code 1 if off");
   run->add_flag("--json", options->as_json, "Print one JSON object");
   run->footer("Example: rapt run examples/steps/decode.json --check");
-  run->callback([options, &command] { command = [options] { return run_step(*options); }; });
+  run->callback([options] { run_step(*options); });
 }
 
 }  // namespace rapt_tool
