@@ -10,5 +10,6 @@ namespace rapt_tool {
 void add_devices(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_run(CLI::App& app);
 
 }  // namespace rapt_tool
