@@ -65,7 +65,7 @@ void read_rope_scaling(const json& scaling, ModelConfig& config, const std::stri
                                 required_real(scaling, "original_max_position_embeddings", file)};
   check_io(llama3.low_freq_factor < llama3.high_freq_factor, file, ": low_freq_factor is ",
            llama3.low_freq_factor, ", must be below high_freq_factor, ", llama3.high_freq_factor);
-  apply(llama3, config.rope_frequencies);
+  scale_frequencies(llama3, config.rope_frequencies);
 }
 
 int32_t checked_id(const json& value, const char* key, int64_t vocab_size,

@@ -13,7 +13,7 @@ std::vector<double> rope_frequencies(double theta, int64_t head_dim) {
   return frequencies;
 }
 
-void apply(const Llama3Scaling& scaling, std::vector<double>& frequencies) {
+void scale_frequencies(const Llama3Scaling& scaling, std::vector<double>& frequencies) {
   for (double& frequency : frequencies) {
     const double turns = scaling.original_context_length * frequency / (2 * std::numbers::pi);
     const double kept = std::clamp(

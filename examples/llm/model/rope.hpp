@@ -18,6 +18,6 @@ struct Llama3Scaling {
   double high_freq_factor;
   double original_context_length;
 };
-void apply(const Llama3Scaling& scaling, std::vector<double>& frequencies);
+void scale_frequencies(const Llama3Scaling& scaling, std::vector<double>& frequencies);
 
 }  // namespace llm
