@@ -8,28 +8,33 @@
 #include <stdlib.h>
 
 /* begin: step */
+/* begin: must */
 /* Every call that can fail gives a status, and this thread's message. */
 static void must(rapt_status status) {
   if (status == RAPT_OK) return;
   fprintf(stderr, "%s: %s\n", rapt_status_name(status), rapt_last_error_message());
   exit(1);
 }
+/* end: must */
 
 static const DLDataType kFloat = {kDLFloat, 32, 1}, kInt32 = {kDLInt, 32, 1},
                         kInt64 = {kDLInt, 64, 1};
 
+/* begin: tensor */
 /* A row-major tensor in CPU memory: null strides. */
 static DLTensor tensor(void* data, DLDataType dtype, int32_t ndim, int64_t* shape) {
   DLTensor result = {.data = data, .device = {kDLCPU, 0}, .ndim = ndim, .dtype = dtype};
   result.shape = shape;
   return result;
 }
+/* end: tensor */
 
 static int32_t query_start[] = {0, 1, 13}, kv_len[] = {20, 12};
 static int32_t page_table[] = {3, 5, 0, -1}; /* page 3 then 5, and page 0 */
 static float k[32 * 2 * 64], v[32 * 2 * 64], q[13 * 8 * 64], out[13 * 8 * 64], lse[8 * 13];
 
 static void attend(void) {
+  /* begin: attention */
   rapt_context* context;
   must(rapt_context_create(NULL, &context));
   const rapt_attention_spec spec = {.struct_size = sizeof spec,
@@ -41,7 +46,9 @@ static void attend(void) {
                                     .needs_lse = 1};
   rapt_attention* attention;
   must(rapt_attention_create(context, &spec, NULL, &attention));
+  /* end: attention */
 
+  /* begin: pool */
   /* The caller owns the pool; the geometry says how K and V lie in it. */
   rapt_kv_cache_geometry geometry = {.struct_size = sizeof geometry};
   must(rapt_kv_cache_geometry_of(&spec, 8, RAPT_KV_PAGES_KV, RAPT_NHD, 0, &geometry));
@@ -51,6 +58,7 @@ static void attend(void) {
   const DLDevice cpu = {kDLCPU, 0};
   DLTensor cache_k, cache_v;
   must(rapt_kv_cache_view(&geometry, pool, 0, cpu, &cache_k, &cache_v, cache_ints));
+  /* end: pool */
 
   /* Keys and values of all 32 tokens; a token's value is its position. */
   int64_t slots[32], kv_shape[] = {32, 2, 64}, slots_shape[] = {32};
@@ -92,6 +100,7 @@ static void attend(void) {
   int64_t q_shape[] = {13, 8, 64}, lse_shape[] = {8, 13};
   const DLTensor q_rows = tensor(q, kFloat, 3, q_shape), out_rows = tensor(out, kFloat, 3, q_shape),
                  lse_rows = tensor(lse, kFloat, 2, lse_shape);
+  /* begin: run */
   const rapt_run_args args = {.struct_size = sizeof args,
                               .q = &q_rows,
                               .k = &cache_k,
@@ -101,6 +110,7 @@ static void attend(void) {
                               .workspace = allocated + (RAPT_WORKSPACE_ALIGNMENT - past),
                               .workspace_bytes = workspace_bytes};
   must(rapt_run(plan, &args));
+  /* end: run */
 
   rapt_plan_destroy(plan);
   rapt_attention_destroy(attention);

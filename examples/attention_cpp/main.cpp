@@ -30,10 +30,12 @@ std::vector<float> attend(std::vector<float>& lse) {
   const rapt::Attention attention(context, spec);
   std::printf("%s runs it; ", rapt::to_string(attention.selection().backend));
 
+  // begin: pool
   // The caller owns the pool; the geometry says how K and V lie in it.
   const auto geometry = rapt::KvCacheGeometry::of(spec, 8);
   std::vector<std::byte> pool(static_cast<size_t>(geometry.total_bytes()));
   const rapt::KvCacheView cache = geometry.view(pool.data());
+  // end: pool
 
   // Keys and values of all 32 tokens; a token's value is its position.
   std::vector<float> k(32 * 2 * 64, 0.5f), v(32 * 2 * 64);
@@ -54,10 +56,12 @@ std::vector<float> attend(std::vector<float>& lse) {
        .kv_len = kv_len,
        .page_table = TensorView::contiguous(page_table.data(), DType::kInt32, {2, 2}),
        .num_pages = geometry.num_pages});
+  // begin: workspace
   struct alignas(rapt::kWorkspaceAlignment) Line {
     std::byte bytes[rapt::kWorkspaceAlignment];
   };
   std::vector<Line> workspace(plan.workspace_bytes() / sizeof(Line) + 1);
+  // end: workspace
   std::vector<float> q(13 * 8 * 64, 0.0f), out(13 * 8 * 64);
   attention.run(plan, {.q = TensorView::contiguous(q.data(), DType::kFloat32, {13, 8, 64}),
                        .k = cache.k,
