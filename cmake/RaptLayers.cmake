@@ -37,5 +37,8 @@ function(rapt_test name)
   target_link_libraries(${name} PRIVATE rapt_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(${name} PRIVATE RAPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)  # an empty value would shift the properties after it
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
 endfunction()
