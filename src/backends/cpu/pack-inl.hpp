@@ -40,6 +40,22 @@ inline const T* value_row(const Problem& problem, const Request& request, int he
       token_offset(problem, request, key, problem.v_page_stride, problem.v_token_stride));
 }
 
+// Brings bytes into L2 for a later use.
+inline void prefetch(const void* from, int bytes) {
+  for (int i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const std::byte*>(from) + i, 0, 2);
+}
+template <typename T>
+inline void prefetch_keys(const Problem& problem, const Request& request, int head, int first,
+                          int last) {
+  for (int key = first; key < last; key++) {
+    prefetch(key_row<T>(problem, request, head, key),
+             problem.head_dim_qk * static_cast<int>(sizeof(T)));
+    prefetch(value_row<T>(problem, request, head, key),
+             problem.head_dim_vo * static_cast<int>(sizeof(T)));
+  }
+}
+
 // Keys [first, last) of the block, multiples of kPanel:
 //   out [key panel][Dqk / kStep units][kPanel]: a panel's keys lie across lanes.
 template <typename T, typename Products>

@@ -50,7 +50,7 @@ struct PrefillScratch {
     };
     place(keys, size_t{1} * key_block * problem.head_dim_qk);
     place(values, size_t{1} * key_block * value_dims);
-    place(queries, size_t{1} * kRowBlock * problem.head_dim_qk);
+    place(queries, size_t{1} * max_rows * problem.head_dim_qk);
     place(scores, size_t{1} * kRowBlock * score_stride);
     place(probabilities, kInPlace ? 0 : size_t{1} * kRowBlock * probability_stride);
     place(outputs, size_t{1} * max_rows * value_dims);
@@ -64,6 +64,7 @@ struct PrefillScratch {
 template <typename T>
 struct PrefillPass {
   using Products = typename ProductsOf<T>::Type;
+  using Element = typename Products::Element;
   static constexpr int kStep = Products::kStep;
 
   const Problem& problem;
@@ -84,13 +85,28 @@ struct PrefillPass {
     for (int i = 0; i < round_up_to(count, kTileRows) * scratch.value_dims; i += kWidth)
       store(o + i, zero());
 
+    pack_queries<T, Products>(problem, request, head, first, count, scratch.queries);
     const Range all = visible(0, count - 1);
     for (int block = all.begin / scratch.key_block * scratch.key_block; block < all.end;
          block += scratch.key_block) {
       pack_block(block, all);
-      for (int row = 0; row < count; row += kRowBlock)
+      for (int row = 0; row < count; row += kRowBlock) {
         attend(row, smaller(kRowBlock, count - row), block);
+        prefetch_next(row, block + scratch.key_block, all);
+      }
     }
+  }
+
+  // The next block's keys, a share after each of the last few blocks of rows: pages lie anywhere,
+  // and no hardware prefetcher follows the page table. Earlier, O would push them out of L2 again.
+  void prefetch_next(int row, int block, Range all) const {
+    constexpr int kShares = 4;
+    const int left = (count - 1) / kRowBlock - row / kRowBlock;
+    const int keys = smaller(all.end - block, scratch.key_block);
+    if (keys <= 0 || left >= kShares) return;
+    const int share = kShares - 1 - left;
+    prefetch_keys<T>(problem, request, head, block + keys * share / kShares,
+                     block + keys * (share + 1) / kShares);
   }
 
   void pack_block(int block, Range all) const {
@@ -122,14 +138,14 @@ struct PrefillPass {
   void attend(int row, int rows, int block) const {
     const Range any = within_block(visible(row, row + rows - 1), block);
     if (any.begin >= any.end) return;
-    pack_queries<T, Products>(problem, request, head, first + row, rows, scratch.queries);
+    const Element* const queries = scratch.queries + row * problem.head_dim_qk;
 
     for (int panel = any.begin / kPanel * kPanel; panel < any.end; panel += kPanel)
       for (int tile = 0; tile < rows; tile += kTileRows) {
         const Range keys = tile_keys(row, rows, tile, block);
         if (panel < keys.begin || panel >= keys.end) continue;
         multiply_tile<Products, kTileVecs, false>(
-            scratch.queries + tile * problem.head_dim_qk, problem.head_dim_qk,
+            queries + tile * problem.head_dim_qk, problem.head_dim_qk,
             scratch.keys + panel * problem.head_dim_qk, scratch.units,
             scratch.scores + tile * scratch.score_stride + panel, scratch.score_stride);
       }
@@ -170,13 +186,14 @@ struct PrefillPass {
   // Softmax of a row, and what it does to the row's output.
   void soften(int row, int slot, int block, Range tile) const {
     const int member = (first + row) % problem.group;
+    float* const o = scratch.outputs + int64_t{row} * scratch.value_dims;
+    prefetch(o, 4 * scratch.value_dims);
     const Row self{token_of(row), head * problem.group + member,
                    within_block(visible(row, row), block)};
     const float rescale = softmax_row<T, Products>(
         rule, problem, request, self, block, tile, scratch.scores + slot * scratch.score_stride,
         scratch.probabilities + slot * p_stride(), scratch.states[row]);
     if (rescale == 1) return;
-    float* const o = scratch.outputs + int64_t{row} * scratch.value_dims;
     for (int dim = 0; dim < scratch.value_dims; dim += kWidth)
       store(o + dim, load(o + dim) * set1(rescale));
   }

@@ -15,9 +15,11 @@ constexpr int kPanel = kTileVecs * kWidth;  // columns
 
 // c[kTileRows][kVecs * kWidth] = a b, or += a b.
 //   a: rows of `steps` units, a_stride elements apart;  b: [steps][kVecs * kWidth] units, packed.
+// Not inlined: in a large caller the strides would be kept on the stack.
 template <typename Products, int kVecs, bool kAccumulate>
-inline void multiply_tile(const typename Products::Element* a, int a_stride,
-                          const typename Products::Element* b, int steps, float* c, int c_stride) {
+[[gnu::noinline]] void multiply_tile(const typename Products::Element* a, int a_stride,
+                                     const typename Products::Element* b, int steps, float* c,
+                                     int c_stride) {
   using Operand = typename Products::Operand;
   Vec sum[kTileRows][kVecs];
 #pragma GCC unroll 8
