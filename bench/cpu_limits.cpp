@@ -1,0 +1,148 @@
+#include "cpu_limits.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "rapt/device.hpp"
+
+namespace rapt::bench {
+namespace {
+
+// Each loop runs `rounds` times over more accumulators than the unit has latency, and returns the
+// flops it did. `sink` keeps the compiler from dropping the work.
+using Loop = double (*)(int64_t rounds, float& sink);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) double fma_avx512(int64_t rounds, float& sink) {
+  __m512 sum[24], a = _mm512_set1_ps(1.0f + sink), b = _mm512_set1_ps(1e-9f);
+  for (int i = 0; i < 24; i++) sum[i] = _mm512_set1_ps(static_cast<float>(i));
+  for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; i++) sum[i] = _mm512_fmadd_ps(a, b, sum[i]);
+    asm volatile("" : "+v"(a), "+v"(b));
+  }
+  for (int i = 1; i < 24; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+  sink = _mm512_cvtss_f32(sum[0]) * 1e-30f;
+  return static_cast<double>(rounds) * 24 * 32;
+}
+
+__attribute__((target("avx2,fma"))) double fma_avx2(int64_t rounds, float& sink) {
+  __m256 sum[12], a = _mm256_set1_ps(1.0f + sink), b = _mm256_set1_ps(1e-9f);
+  for (int i = 0; i < 12; i++) sum[i] = _mm256_set1_ps(static_cast<float>(i));
+  for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; i++) sum[i] = _mm256_fmadd_ps(a, b, sum[i]);
+    asm volatile("" : "+x"(a), "+x"(b));
+  }
+  for (int i = 1; i < 12; i++) sum[0] = _mm256_add_ps(sum[0], sum[i]);
+  sink = _mm256_cvtss_f32(sum[0]) * 1e-30f;
+  return static_cast<double>(rounds) * 12 * 16;
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double dot_bf16(int64_t rounds, float& sink) {
+  __m512 sum[24];
+  __m512i a = _mm512_set1_epi32(0x3f803f80 + (sink > 1)), b = _mm512_set1_epi32(0x2f802f80);
+  for (int i = 0; i < 24; i++) sum[i] = _mm512_set1_ps(static_cast<float>(i));
+  for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; i++) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)a, (__m512bh)b);
+    asm volatile("" : "+v"(a), "+v"(b));
+  }
+  for (int i = 1; i < 24; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+  sink = _mm512_cvtss_f32(sum[0]) * 1e-30f;
+  return static_cast<double>(rounds) * 24 * 64;
+}
+
+__attribute__((target("amx-tile,amx-bf16"))) double tile_bf16(int64_t rounds, float&) {
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, reserved[14] = {};
+    uint16_t columns[16] = {};
+    uint8_t rows[16] = {};
+  } config;
+  for (int i = 0; i < 8; i++) config.columns[i] = 64, config.rows[i] = 16;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  syscall(SYS_arch_prctl, kRequestPermission, kTileData);
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int64_t r = 0; r < rounds; r++) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return static_cast<double>(rounds) * 4 * 2 * 16 * 16 * 32;
+}
+#endif
+
+Loop loop_of(Unit unit) {
+  const CpuIsa isa = host_cpu().isa;
+#if defined(__x86_64__)
+  switch (unit) {
+    case Unit::kFma:
+      return isa >= CpuIsa::kAvx512 ? fma_avx512 : isa >= CpuIsa::kAvx2 ? fma_avx2 : nullptr;
+    case Unit::kBf16Dot:
+      return isa >= CpuIsa::kAvx512Bf16 ? dot_bf16 : nullptr;
+    case Unit::kAmxTile:
+      return isa >= CpuIsa::kAmxBf16 ? tile_bf16 : nullptr;
+  }
+#endif
+  return nullptr;
+}
+
+}  // namespace
+
+const char* to_string(Unit unit) {
+  switch (unit) {
+    case Unit::kFma:
+      return "fp32 FMA";
+    case Unit::kBf16Dot:
+      return "bf16 dot";
+    case Unit::kAmxTile:
+      return "AMX tile";
+  }
+  return "unknown";
+}
+
+bool has(Unit unit) { return loop_of(unit) != nullptr; }
+
+double peak_flops(Unit unit, int num_threads, double seconds) {
+  const Loop loop = loop_of(unit);
+  if (!loop) return 0;
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> rate(num_threads);
+  const auto measure = [&](int thread) {
+    const auto start = Clock::now();
+    float sink = 0;
+    double flops = 0, elapsed = 0;
+    while (elapsed < seconds) {
+      flops += loop(20000, sink);
+      elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    }
+    rate[thread] = flops / elapsed + sink;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < num_threads; i++) threads.emplace_back(measure, i);
+  measure(0);
+  for (std::thread& thread : threads) thread.join();
+  double sum = 0;
+  for (double r : rate) sum += r;
+  return sum;
+}
+
+}  // namespace rapt::bench
