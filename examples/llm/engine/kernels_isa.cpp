@@ -150,8 +150,8 @@ void rms_norm(const float* x, const float* weight, float epsilon, int64_t n, flo
   // Adding 1.5 * 2^23 rounds to an integer, which then is in the sum's low bits.
   const Vec shifted = x * 1.44269504f + 0x1.8p23f;
   const Vec n = shifted - 0x1.8p23f;
-  const Vec r =
-      (x - n * 0x1.62e4p-1f) - n * -0x1.7f7d1cp-20f;  // ln 2 in two parts: 0x1.62e4 is exact
+  // ln 2 in two parts, of which 0x1.62e4p-1 times n is exact.
+  const Vec r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
   Vec p = splat(1.0f / 5040);
   for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f})
     p = p * r + coefficient;

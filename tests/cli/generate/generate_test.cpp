@@ -1,0 +1,173 @@
+// rapt generate as a user meets it: what goes to stdout, to stderr and to the shell.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kFolder = RAPT_SOURCE_DIR "/models/stories260K/";
+const std::string kBin = "--model " + kFolder + "stories260K.bin ";
+const std::string kGguf = "--model " + kFolder + "stories260Ktok512.gguf ";
+
+struct Outcome {
+  int exit_code;
+  std::string out, err;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Generate : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "rapt_generate_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  Outcome run(const std::string& arguments, const std::string& environment = "") const {
+    const std::string command =
+        environment + " " RAPT_TOOL " generate " + arguments + " 2> " + path("err");
+    FILE* pipe = popen(command.c_str(), "r");
+    Outcome outcome;
+    std::array<char, 4096> buffer;
+    for (size_t n; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      outcome.out.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    outcome.err = read_file(path("err"));
+    return outcome;
+  }
+
+  void expect_refusal(const std::string& arguments, const std::string& words) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(words)) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(Generate, prints_the_greedy_story_and_nothing_else) {
+  const std::string expected = read_file(kFolder + "greedy_256.txt");
+  for (const std::string& model : {kBin, kGguf}) {
+    const Outcome outcome = run(model + "--max-tokens 257 --temperature 0 --threads 2");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, expected);
+    EXPECT_THAT(outcome.err, HasSubstr("prefill 1 tokens, "));
+    EXPECT_THAT(outcome.err, HasSubstr("decode 256 tokens, "));
+    EXPECT_THAT(outcome.err, HasSubstr("attention "));
+    EXPECT_THAT(outcome.err, HasSubstr("pages used 17, shared 0\n"));
+  }
+}
+
+TEST_F(Generate, every_instruction_set_can_be_forced) {
+  const std::string expected = read_file(kFolder + "greedy_256.txt");
+  const std::string arguments = kBin + "--max-tokens 257 --temperature 0 --threads 1";
+  EXPECT_EQ(run(arguments, "RAPT_CPU_ISA=baseline").out, expected);
+  EXPECT_EQ(run(arguments + " --isa baseline").out, expected);
+  EXPECT_EQ(run(arguments + " --backend reference --page-size 1").out, expected);
+}
+
+TEST_F(Generate, several_prompts_come_in_order_under_headings) {
+  const Outcome outcome = run(kBin + "--max-tokens 3 --temperature 0 --prompt '' --prompt 'Tim'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string alone = run(kBin + "--max-tokens 3 --temperature 0 --prompt 'Tim'").out;
+  EXPECT_EQ(outcome.out, "== 1: \nOnce upon a\n== 2: Tim\n" + alone);
+
+  std::ofstream(path("prompts")) << "\nTim\n";
+  EXPECT_EQ(run(kBin + "--max-tokens 3 --temperature 0 --prompts " + path("prompts")).out,
+            outcome.out);
+}
+
+TEST_F(Generate, json_is_one_object_with_texts_and_figures) {
+  const Outcome outcome = run(
+      kBin + "--max-tokens 20 --seed 3 --top-k 20 --prompt 'One day' --prompt 'One day' --json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(json["generations"].size(), 2u);
+  // The same seed, so the same text.
+  EXPECT_EQ(json["generations"][0]["tokens"], json["generations"][1]["tokens"]);
+  EXPECT_EQ(json["generations"][0]["tokens"].size(), 20u);
+  EXPECT_EQ(json["generations"][0]["stopped"], false);
+  EXPECT_EQ(json["figures"]["decode_tokens"], 38);
+  EXPECT_GT(json["figures"]["decode_tokens_per_s"], 0);
+  EXPECT_EQ(json["figures"]["backend"], "cpu");
+  const auto again = nlohmann::json::parse(
+      run(kBin + "--max-tokens 20 --seed 3 --top-k 20 --prompt 'One day' --json").out);
+  EXPECT_EQ(again["generations"][0]["text"], json["generations"][0]["text"]);
+}
+
+TEST_F(Generate, no_tokens_may_be_asked_for) {
+  const Outcome outcome = run(kBin + "--max-tokens 0 --prompt Tim");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "\n");
+}
+
+TEST_F(Generate, stats_name_the_backend_and_why) {
+  const Outcome outcome = run(kBin + "--max-tokens 2 --stats");
+  EXPECT_THAT(outcome.err, HasSubstr("backend: \"cpu\""));
+  EXPECT_THAT(outcome.err, HasSubstr("reference"));
+}
+
+TEST_F(Generate, bad_arguments_are_exit_code_2) {
+  expect_refusal("", "--model is required");
+  expect_refusal(kBin + "--temperature -1", "temperature");
+  expect_refusal(kBin + "--max-tokens -1", "--max-tokens");
+  expect_refusal(kBin + "--page-size 0", "--page-size");
+  expect_refusal(kBin + "--kv-dtype fp3", "fp3");
+  expect_refusal(kBin + "--isa mmx", "mmx");
+  expect_refusal(kBin + "--backend nosuch", "nosuch");
+  expect_refusal(kBin + "--prompt a --prompts b", "--prompts");
+  expect_refusal(kBin + "--prompts " + path("missing"), "missing");
+  expect_refusal(kBin + "--num-pages 2", "pages");
+}
+
+TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {
+  for (const char* device : {"cuda", "cuda:0", "h100", "emulated-sm90"})
+    expect_refusal(kBin + "--device " + device, "not built");
+  expect_refusal(kBin + "--device toaster", "toaster");
+  expect_refusal(kBin + "--kv-dtype fp8_e4m3", "kv_format is fp8_e4m3");
+  expect_refusal(kBin + "--backend flashinfer", "not built");
+}
+
+TEST_F(Generate, a_prompt_longer_than_the_context_is_refused) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "Tim ";
+  expect_refusal(kBin + "--prompt '" + text + "'", "context is 512");
+}
+
+TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {
+  expect_refusal("--model " + path("missing.gguf"), "missing.gguf");
+  std::filesystem::copy(kFolder + "stories260K.bin", path("alone.bin"));
+  expect_refusal("--model " + path("alone.bin"), "--tokenizer");
+
+  const std::string gguf = read_file(kFolder + "stories260Ktok512.gguf");
+  std::ofstream(path("short.gguf"), std::ios::binary) << gguf.substr(0, gguf.size() / 2);
+  expect_refusal("--model " + path("short.gguf"), "short.gguf");
+  const std::string tokenizer = read_file(kFolder + "tok512.bin");
+  std::ofstream(path("short.tok"), std::ios::binary) << tokenizer.substr(0, tokenizer.size() / 2);
+  expect_refusal(kBin + "--tokenizer " + path("short.tok"), "short.tok");
+  std::ofstream(path("empty.bin"));
+  expect_refusal("--model " + path("empty.bin") + " --tokenizer " + kFolder + "tok512.bin",
+                 "empty.bin");
+}
+
+}  // namespace
