@@ -26,7 +26,8 @@ struct ContextOptions {
       0;  // CPU threads including the caller's; 0 = the cores this process may use
   ParallelFor parallel_for{};  // the caller's own pool; empty = Rapt's (a bounded spin, then sleep)
   std::optional<CpuIsa> isa{};  // a lower level than the processor has; unset = host_cpu().isa
-  std::function<void(LogLevel, std::string_view)> log{};  // empty = silent
+  std::function<void(LogLevel, std::string_view)>
+      log{};  // what was chosen and why (kInfo); empty = silent
 };
 
 // Shared by any number of Attention objects; safe to use from several threads, which then take

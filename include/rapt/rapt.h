@@ -31,8 +31,8 @@
  * each keeps what it stands on alive. Strings returned are owned by the library: static, unless a
  * comment says of which handle.
  *
- * Threads. Functions that take a const handle may be called from several threads at once; a handle
- * passed as non-const is used by one thread at a time.
+ * Threads. A rapt_context may be shared by any number of threads. Of the other handles, one passed
+ * as const may be used by several threads at once, one passed as non-const by one thread at a time.
  */
 #ifndef RAPT_RAPT_H_
 #define RAPT_RAPT_H_
@@ -88,7 +88,8 @@ typedef void (*rapt_task)(void* task_data, int32_t index);
  * attention; several may call at once if several threads run. */
 typedef void (*rapt_parallel_for)(void* user, int32_t num_tasks, rapt_task task, void* task_data);
 
-/* `message` is valid during the call only. May be called from any thread that uses the context. */
+/* `message`, which says what was chosen and why, is valid during the call only. Called by whichever
+ * thread made the call it is about. */
 typedef void (*rapt_log)(void* user, rapt_log_level level, const char* message);
 
 typedef struct rapt_context_options {

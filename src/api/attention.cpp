@@ -42,6 +42,7 @@ Attention::Attention(Context& context, const AttentionSpec& spec, const SelectOp
   impl_->backend =
       make_backend(impl_->selection, spec,
                    {environment.device, environment.parallel_for, environment.num_threads});
+  if (environment.options.log) environment.options.log(LogLevel::kInfo, impl_->selection.explain());
 }
 
 Attention::~Attention() = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "core/check.hpp"
 
@@ -75,11 +76,11 @@ TensorView view_of(const DLTensor* tensor, const char* name) {
       row_major = checked_mul(row_major, std::max<int64_t>(view.shape[axis], 1), name);
   }
   if (tensor->data) {
-    uintptr_t address;
+    uintptr_t end;
     check(!__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor->data), tensor->byte_offset,
-                                  &address),
+                                  &end),
           name, " has byte_offset ", tensor->byte_offset, ": it leaves the address space");
-    view.data = reinterpret_cast<void*>(address);
+    view.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
   }
   return view;
 }

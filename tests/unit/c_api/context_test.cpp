@@ -94,6 +94,22 @@ TEST(CContext, turns_what_a_callback_throws_into_a_status) {
                       "no std::exception"));
 }
 
+TEST(CContext, tells_its_log_what_was_chosen) {
+  std::string heard;
+  const rapt_context_options options = {.struct_size = sizeof options,
+                                        .log =
+                                            [](void* user, rapt_log_level level, const char* text) {
+                                              EXPECT_EQ(level, RAPT_LOG_INFO);
+                                              *static_cast<std::string*>(user) += text;
+                                            },
+                                        .log_user = &heard};
+  rapt_context* context = nullptr;
+  ASSERT_TRUE(succeeded(rapt_context_create(&options, &context)));
+  EXPECT_TRUE(succeeded(run_something(context)));
+  EXPECT_EQ(heard.rfind("chosen: cpu", 0), 0u) << heard;
+  rapt_context_destroy(context);
+}
+
 TEST(CContext, refuses_bad_options) {
   auto refuses = [](const char* words, rapt_context_options options) {
     options.struct_size = sizeof options;
