@@ -91,6 +91,7 @@ PrefillBench::PrefillBench(const PrefillShape& shape, const cpu::Kernels& kernel
                        .row_end = shape.query_len * p.group,
                        .key_begin = 0,
                        .key_end = shape.kv_len,
+                       .phase = cpu::Phase::kPrefill,
                        .partial = -1});
   for (int i = 0; i < num_threads; i++) {
     const size_t bytes = kernels.scratch_bytes(p) + 64;

@@ -264,6 +264,7 @@ void run_prefill(const cpu::Kernels& kernels, KernelTensors& tensors, int32_t ro
                            .row_end = std::min(row + rows_per_work, c.num_rows()),
                            .key_begin = 0,
                            .key_end = c.kv_len,
+                           .phase = cpu::Phase::kPrefill,
                            .partial = -1};
       kernels.prefill(problem, tensors.request(), work, {}, static_cast<std::byte*>(scratch));
     }

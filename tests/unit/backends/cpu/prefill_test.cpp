@@ -226,6 +226,7 @@ TEST_P(Prefill, writes_partial_states_that_merge) {
                              .row_end = c.num_rows(),
                              .key_begin = kCuts[part],
                              .key_end = kCuts[part + 1],
+                             .phase = cpu::Phase::kPrefill,
                              .partial = kFirst + part * rows + h * c.num_rows()};
         kernels().prefill(problem, tensors.request(), work, {out.data(), lse.data(), kStride},
                           static_cast<std::byte*>(scratch));
