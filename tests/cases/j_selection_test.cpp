@@ -60,7 +60,8 @@ TEST(Choice, J02_any_group_size_decodes_and_prefills) {
 }
 
 // Whatever the selector answers on any device, the answer agrees with itself: the chosen backend
-// is an accepted verdict, is accepted by name, and no accepted verdict carries a reason.
+// is an accepted verdict, is accepted by name, and no accepted verdict carries a reason. Where the
+// device is here, it also runs.
 TEST(Choice, J04_the_chosen_backend_passes_its_own_checks) {
   const std::vector<std::string> devices = known_device_names();
   int64_t chosen = 0;
@@ -73,8 +74,9 @@ TEST(Choice, J04_the_chosen_backend_passes_its_own_checks) {
                                    pick(8, 40, 71), 1, pick(40, 64, 72, 80, 128, 192, 256, 512));
     spec.num_kv_heads = pick(1, spec.num_query_heads);
     spec.head_dim_vo = pick(0, 0, 64, 128);
-    spec.kv_format = pick(KvFormat::kAuto, KvFormat::kFp8E4M3, KvFormat::kNvfp4, KvFormat::kFp8E5M2,
-                          KvFormat::kTurboQuantK8V4, KvFormat::kBFloat16);
+    spec.kv_format =
+        pick(KvFormat::kAuto, KvFormat::kAuto, KvFormat::kAuto, KvFormat::kFp8E4M3,
+             KvFormat::kNvfp4, KvFormat::kFp8E5M2, KvFormat::kTurboQuantK8V4, KvFormat::kBFloat16);
     spec.page_size = pick(0, 1, 16, 64, 256, 544);
     spec.window = pick(Window{}, Window{127, 0}, Window{-1, 0});
     spec.softcap = pick(0.0f, 30.0f);
@@ -85,7 +87,8 @@ TEST(Choice, J04_the_chosen_backend_passes_its_own_checks) {
     spec.batch_invariant = pick(false, true);
     spec.causal = pick(false, true);
     spec.kv_scales = pick(KvScales::kNone, KvScales::kPerTensor, KvScales::kPerHead);
-    const DeviceInfo device = device_info(devices[size_t(uniform_of(n, 41) * devices.size())]);
+    const DeviceInfo device =
+        n % 2 ? host_cpu() : device_info(devices[size_t(uniform_of(n, 41) * devices.size())]);
     SCOPED_TRACE(device.name + ": " + Problem{.spec = spec}.describe());
     try {
       validate(spec);
@@ -109,6 +112,9 @@ TEST(Choice, J04_the_chosen_backend_passes_its_own_checks) {
     EXPECT_TRUE(accepted) << selection.explain();
     const Selection named = select(spec, device, {.backend = to_string(selection.backend)});
     EXPECT_EQ(named.backend, selection.backend);
+    const Problem problem{.spec = spec, .requests = {{1, 9}, {3, 5}}};
+    const std::string fault = n % 8 == 1 ? run(problem, {to_string(selection.backend)}).fault : "";
+    EXPECT_EQ(fault, "");
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(chosen, 100);

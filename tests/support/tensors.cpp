@@ -1,6 +1,7 @@
 #include "support/tensors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -181,6 +182,7 @@ std::byte* Tensors::key_at(const TensorView& view, size_t b, int64_t token, int6
 void Tensors::poison_keys() {
   const bool paged = problem_.spec.is_paged();
   auto poison = [&](const TensorView& view, float value) {
+    if (std::isnan(value) && problem_.layout.first_page == 0) return;  // it is all NaN already
     const int64_t element = size_of(view.dtype);
     std::byte* base = static_cast<std::byte*>(view.data);
     const int64_t per_row = paged ? view.shape[1] : 1;  // a ragged row is a page of one token
