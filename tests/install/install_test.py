@@ -58,7 +58,7 @@ def consume(arg, how, *settings):
     build = arg.work / f"consumer-{how}"
     run(*configure(arg, arg.source / "tests/install/consumer", build, f"-DRAPT_SOURCE={arg.source}", *settings))
     run("cmake", "--build", build)
-    for program in ("consumer_cpp", "consumer_c"):
+    for program in ("consumer_cpp", "consumer_c", "consumer_errors"):
         run(build / program)
     return build
 
