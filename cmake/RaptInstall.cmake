@@ -3,6 +3,11 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS rapt EXPORT rapt-targets)
+if(TARGET rapt_tool)
+  file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(rapt_tool PROPERTIES INSTALL_RPATH $ORIGIN/${bin_to_lib})
+  install(TARGETS rapt_tool OPTIONAL)
+endif()
 install(DIRECTORY include/rapt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h*")
 install(FILES third_party/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

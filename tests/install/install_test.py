@@ -67,6 +67,7 @@ def shared(arg):
     install(arg, arg.build, "shared")
     library = arg.work / "shared/lib/librapt.so"
     assert "Library soname: [librapt.so.0]" in run("readelf", "-d", library)
+    assert "h100" in run(arg.work / "shared/bin/rapt", "devices")
 
 
 def symbols(arg):
