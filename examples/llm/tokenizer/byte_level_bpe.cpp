@@ -36,17 +36,16 @@ ByteLevelBpeTokenizer::ByteLevelBpeTokenizer(Vocabulary vocabulary,
       splitter_(std::move(splitter)),
       whole_words_first_(whole_words_first) {
   merges_.reserve(rules.size());
-  for (size_t rank = 0; rank < rules.size(); ++rank) {
+  for (const MergeRule& rule : rules) {
     const auto id_of = [&](const std::string& bytes) {
       const auto id = this->vocabulary().find(bytes);
-      check_io(id.has_value(), file, ": merge ", rank, " (\"", rules[rank].left, "\" + \"",
-               rules[rank].right, "\") needs the token \"", bytes, "\", which is missing");
+      check_io(id.has_value(), file, ": merge ", rule.rank, " (\"", rule.left, "\" + \"",
+               rule.right, "\") needs the token \"", bytes, "\", which is missing");
       return *id;
     };
-    const int32_t left = id_of(rules[rank].left), right = id_of(rules[rank].right);
-    merges_.try_emplace(
-        pair_key(left, right),
-        RankedMerge{static_cast<int32_t>(rank), id_of(rules[rank].left + rules[rank].right)});
+    const int32_t left = id_of(rule.left), right = id_of(rule.right);
+    merges_.try_emplace(pair_key(left, right),
+                        RankedMerge{rule.rank, id_of(rule.left + rule.right)});
   }
 }
 

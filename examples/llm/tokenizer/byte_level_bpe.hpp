@@ -13,10 +13,10 @@ namespace llm {
 
 class ByteLevelBpeTokenizer final : public Tokenizer {
  public:
-  // Two tokens that merge, by their bytes. Their place in the list is their rank: the first merges
-  // first.
+  // Two tokens that merge, by their bytes; the rule of the lowest rank is applied first.
   struct MergeRule {
     std::string left, right;
+    int32_t rank;
   };
 
   // `whole_words_first`: a word that is a token is not merged up to it (Llama 3).

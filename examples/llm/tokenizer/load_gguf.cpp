@@ -91,7 +91,8 @@ std::vector<ByteLevelBpeTokenizer::MergeRule> read_merges(const GgufFile& gguf) 
     const size_t space = line.find(' ', 1);  // a token is never empty
     check_io(space != std::string_view::npos, gguf.path(), ": tokenizer.ggml.merges[", rules.size(),
              "] is \"", line, "\", must be two tokens with a space between them");
-    rules.push_back({spelled_bytes(line.substr(0, space)), spelled_bytes(line.substr(space + 1))});
+    rules.push_back({spelled_bytes(line.substr(0, space)), spelled_bytes(line.substr(space + 1)),
+                     static_cast<int32_t>(rules.size())});
   }
   return rules;
 }

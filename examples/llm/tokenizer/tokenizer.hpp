@@ -74,9 +74,9 @@ class StreamDecoder {
 std::string decode_all(const Tokenizer& tokenizer, const std::vector<int32_t>& ids);
 
 // Loads the tokenizer embedded in a GGUF file (SentencePiece or byte-level BPE), a llama2.c
-// tokenizer .bin, or a Hugging Face tokenizer.json (byte-level BPE), the latter also from the
-// directory it is in. Throws rapt::Error: kIo for an unreadable, truncated or contradictory file,
-// kInvalidArgument for what is not supported.
+// tokenizer .bin, a Hugging Face tokenizer.json (byte-level BPE), or Llama 3's tokenizer.model; the
+// latter two also from the directory they are in. Throws rapt::Error: kIo for an unreadable,
+// truncated or contradictory file, kInvalidArgument for what is not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace llm
