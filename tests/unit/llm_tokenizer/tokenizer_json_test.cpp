@@ -43,7 +43,7 @@ TEST(TokenizerJson, reads_vocabulary_merges_and_added_tokens) {
 
 TEST(TokenizerJson, merges_may_be_pairs_and_the_template_names_bos) {
   json root = small();
-  root["model"]["merges"] = {{"a", "b"}, {"\u0120", "ab"}};
+  root["model"]["merges"] = json::array({json::array({"a", "b"}), json::array({"\u0120", "ab"})});
   root["post_processor"] = {
       {"type", "Sequence"},
       {"processors",
@@ -79,9 +79,11 @@ TEST(TokenizerJson, gpt2_as_json_gives_the_recorded_ids) {
   root["model"]["vocab"] = json::object();
   root["model"]["merges"] = json::array();
   int32_t id = 0;
-  for (const std::string_view token : *gguf.texts("tokenizer.ggml.tokens"))
+  const auto tokens = gguf.texts("tokenizer.ggml.tokens"),
+             merges = gguf.texts("tokenizer.ggml.merges");
+  for (const std::string_view token : tokens.value())
     root["model"]["vocab"][std::string(token)] = id++;
-  for (const std::string_view merge : *gguf.texts("tokenizer.ggml.merges"))
+  for (const std::string_view merge : merges.value())
     root["model"]["merges"].push_back(std::string(merge));
   const auto tokenizer = load(root);
   for (const test::VocabCase& recorded : test::vocab_cases("gpt-2"))
