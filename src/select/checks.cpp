@@ -76,22 +76,16 @@ void check_dtype(const Capability& row, const Request& request, Reasons& reasons
 }
 
 void check_kv_format(const Capability& row, const Request& request, Reasons& reasons) {
-  const AttentionSpec& spec = request.spec;
-  const KvFormat format = spec.cache_format();
+  const KvFormat format = request.spec.cache_format();
   const std::optional<DType> element = element_dtype(format);
-  AttentionSpec unquantised = spec;
-  unquantised.kv_format = KvFormat::kAuto;
-  const KvFormat own = unquantised.cache_format();
-  if (!spec.is_paged() && format != own) {
-    reasons.add("kv_format", to_string(format),
-                "must be auto where page_size is 0, for k and v are ", to_string(spec.dtype),
-                " then");
-  } else if (element ? !row.unquantised_kv || format != own : !row.quantised_kv.contains(format)) {
-    std::string bound = row.unquantised_kv ? concat(to_string(own), " (the query dtype's)") : "";
-    if (!row.quantised_kv.empty())
-      bound += (bound.empty() ? "" : " or ") + list_of(row.quantised_kv);
-    reasons.add("kv_format", to_string(format), "must be ", bound);
-  }
+  if (element ? row.unquantised_kv && *element == request.spec.dtype
+              : row.quantised_kv.contains(format))
+    return;
+  std::string bound = row.unquantised_kv
+                          ? concat(to_string(request.spec.dtype), " (the query dtype's)")
+                          : std::string();
+  if (!row.quantised_kv.empty()) bound += (bound.empty() ? "" : " or ") + list_of(row.quantised_kv);
+  reasons.add("kv_format", to_string(format), "must be ", bound);
 }
 
 void check_page_size(const Capability& row, const Request& request, Reasons& reasons) {

@@ -1,0 +1,107 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support.hpp"
+
+namespace rapt {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Explain, lists_the_choice_first_and_every_backend_with_its_reasons) {
+  const Selection selection = select(make_spec(), device_info("cpu"));
+  EXPECT_THAT(selection.explain(), StartsWith("chosen: cpu, layout NHD, pages of 16"));
+  EXPECT_EQ(selection.verdicts.size(), kAllBackends.size());
+  for (const BackendVerdict& verdict : selection.verdicts) {
+    EXPECT_THAT(selection.explain(), HasSubstr(to_string(verdict.backend)));
+    for (const std::string& reason : verdict.reasons)
+      EXPECT_THAT(selection.explain(), HasSubstr(reason));
+  }
+}
+
+TEST(Explain, what_is_not_built_says_so_last) {
+  for (const char* device : {"cpu", "h100", "b200"})
+    for (const BackendVerdict& verdict : explain(make_spec(40), device_info(device))) {
+      const bool cpu =
+          verdict.backend == BackendId::kCpu || verdict.backend == BackendId::kReference;
+      EXPECT_EQ(verdict.not_built, !cpu);
+      if (!cpu) {
+        EXPECT_THAT(verdict.reasons.back(), StartsWith("not built"));
+      }
+    }
+}
+
+TEST(Explain, on_a_gpu_nothing_is_accepted_and_the_first_that_fits_is_named) {
+  const DeviceInfo h100 = device_info("h100");
+  AttentionSpec spec = make_spec();
+  spec.kv_format = KvFormat::kFp8E4M3;
+  spec.sinks = true;
+  try {
+    select(spec, h100);
+    FAIL() << "a GPU backend was chosen";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    for (BackendId backend : kAllBackends) EXPECT_THAT(error.what(), HasSubstr(to_string(backend)));
+  }
+  const std::vector<BackendVerdict> verdicts = explain(spec, h100);
+  const auto would_be = [](const BackendVerdict& verdict) {
+    return std::count(verdict.notes.begin(), verdict.notes.end(),
+                      "would be chosen once its kernels are built");
+  };
+  EXPECT_TRUE(verdicts[0].fits_but_not_built());
+  EXPECT_EQ(would_be(verdicts[0]), 1);
+  for (size_t i = 1; i < verdicts.size(); i++) EXPECT_EQ(would_be(verdicts[i]), 0);
+  EXPECT_EQ(chosen(spec, "h100"), "flash_attention 3");
+}
+
+TEST(Explain, where_one_is_accepted_none_would_be_chosen_instead) {
+  for (const BackendVerdict& verdict : explain(make_spec(), device_info("cpu")))
+    EXPECT_THAT(verdict.notes, testing::Not(testing::Contains(HasSubstr("would be chosen"))));
+}
+
+TEST(Explain, a_named_backend_that_refuses_gives_its_own_reasons_only) {
+  AttentionSpec spec = make_spec(40);
+  try {
+    select(spec, device_info("h100"), {.backend = "flashinfer"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), HasSubstr("backend flashinfer was asked for"));
+    EXPECT_THAT(error.what(), HasSubstr("head_dim_qk is 40: must be 64, 128, 256 or 512"));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("portable")));
+  }
+}
+
+TEST(Explain, a_named_backend_is_chosen_over_better_ones) {
+  const Selection selection = select(make_spec(), device_info("cpu"), {.backend = "reference"});
+  EXPECT_EQ(selection.backend, BackendId::kReference);
+}
+
+// Per layer: a name that holds for one layer's spec and not for another's is refused there.
+TEST(Explain, a_name_valid_for_one_layer_only_fails_for_the_other) {
+  const DeviceInfo h100 = device_info("h100");
+  AttentionSpec full = make_spec(), other = make_spec();
+  other.alibi = true;
+  const SelectOptions options{.backend = "flashinfer"};
+  EXPECT_EQ(select({full, h100, options}, all_built).backend, BackendId::kFlashInfer);
+  EXPECT_THROW(select({other, h100, options}, all_built), Error);
+}
+
+TEST(Explain, notes_say_how_pages_are_read) {
+  AttentionSpec spec = make_spec();
+  spec.page_size = 256;
+  EXPECT_THAT(
+      verdict(BackendId::kFlashInfer, spec, "h100").notes,
+      ElementsAre("FlashInfer native kernels", "pages of 256 are read as 4 kernel pages of 64"));
+}
+
+TEST(Explain, names_are_read_back) {
+  for (BackendId backend : kAllBackends) EXPECT_EQ(parse_backend(to_string(backend)), backend);
+  EXPECT_FALSE(parse_backend("CPU").has_value());
+  EXPECT_FALSE(parse_backend("").has_value());
+}
+
+}  // namespace
+}  // namespace rapt
