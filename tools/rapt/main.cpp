@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   using namespace rapt_tool;
   CLI::App app("The attention layer of LLM serving.", "rapt");
   app.set_version_flag("--version", std::string("rapt ") + rapt::version());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is caught below, a wrong one is named by the parser
   app.footer(
       "Examples:\n"
       "  rapt devices\n"
@@ -25,7 +25,9 @@ int main(int argc, char** argv) {
   add_run(app);
   try {
     app.parse(argc, argv);
-    return kDone;
+    if (!app.get_subcommands().empty()) return kDone;
+    std::cerr << app.help();
+    return kBadInput;
   } catch (const CLI::ParseError& error) {
     // Help and the version come this way too, with exit code 0.
     return app.exit(error) == 0 ? kDone : kBadInput;

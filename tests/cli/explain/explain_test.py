@@ -30,7 +30,7 @@ class Command(unittest.TestCase):
 
     def test_bad_arguments_are_2_and_say_what_on_stderr(self):
         for arguments, said in (
-            ([], "subcommand"),
+            ([], "Examples:"),
             (["nonsense"], "nonsense"),
             (["explain", "--head-dim", "x"], "--head-dim"),
             (["explain", "--device", "h1000"], 'device is "h1000": must be one of cpu'),
