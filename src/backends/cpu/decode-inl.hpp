@@ -45,7 +45,7 @@ struct DecodeLayout {
   }
 };
 
-size_t decode_scratch_bytes(const Problem& problem) {
+inline size_t decode_scratch_bytes(const Problem& problem) {
   return static_cast<size_t>(DecodeLayout(problem).bytes(problem.num_kv_heads));
 }
 
@@ -431,8 +431,8 @@ void decode_as(const Problem& problem, const Request& request, const Work& work,
     decoder.run(row, smaller(kMaxDecodeRows, work.row_end - row));
 }
 
-void decode(const Problem& problem, const Request& request, const Work& work,
-            const Partials& partials, std::byte* scratch) {
+inline void decode(const Problem& problem, const Request& request, const Work& work,
+                   const Partials& partials, std::byte* scratch) {
   switch (problem.dtype) {
     case DType::kFloat32:
       return decode_as<float>(problem, request, work, partials, scratch);

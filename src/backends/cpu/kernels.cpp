@@ -9,6 +9,7 @@ const Kernels& kernels(CpuIsa isa) {
 #if defined(__x86_64__)
   switch (isa) {
     case CpuIsa::kAmxBf16:
+      return kAmxBf16Kernels;
     case CpuIsa::kAvx512Bf16:
       return kAvx512Bf16Kernels;
     case CpuIsa::kAvx512:
@@ -20,6 +21,14 @@ const Kernels& kernels(CpuIsa isa) {
   }
 #endif
   return kBaselineKernels;
+}
+
+const Kernels* amx_stand_in() {
+#if defined(__x86_64__)
+  return &kAmxStandInKernels;
+#else
+  return nullptr;
+#endif
 }
 
 }  // namespace rapt::cpu

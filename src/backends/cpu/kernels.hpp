@@ -77,4 +77,8 @@ struct Kernels {
 // the next lower one.
 const Kernels& kernels(CpuIsa isa);
 
+// The AMX kernels with tiles in plain code, for tests on processors that have kAvx512Bf16 but no
+// AMX; null where they were not compiled.
+const Kernels* amx_stand_in();
+
 }  // namespace rapt::cpu

@@ -3,7 +3,7 @@
 // Keys that no row of the work sees become zeros: whatever lies there (NaN) has no influence.
 #pragma once
 
-#include "backends/cpu/tile-inl.hpp"
+#include "backends/cpu/products-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
 namespace rapt::cpu {
@@ -56,36 +56,45 @@ inline void prefetch_keys(const Problem& problem, const Request& request, int he
   }
 }
 
-// Keys [first, last) of the block, multiples of kPanel:
-//   out [key panel][Dqk / kStep units][kPanel]: a panel's keys lie across lanes.
+// Units of a packed query or key row: Dqk / kStep, padded with zeros.
+template <typename Products>
+int num_units(const Problem& problem) {
+  return round_up_to(problem.head_dim_qk / Products::kStep, Products::Tile::kUnits);
+}
+
+// Keys [first, last) of the block, multiples of a panel:
+//   out [key panel][units][kPacked]: a panel's keys lie across lanes.
 template <typename T, typename Products>
 void pack_keys(const Problem& problem, const Request& request, int head, const KeyBlock& block,
                int first, int last, typename Products::Element* out) {
-  const int units = problem.head_dim_qk / Products::kStep;
+  constexpr int kPacked = Products::Tile::kPacked;
+  const int units = problem.head_dim_qk / Products::kStep, padded = num_units<Products>(problem);
   for (int key = first; key < last; key += kWidth) {
     const T* rows[kWidth];
     for (int i = 0; i < kWidth; i++)
       rows[i] = block.has(block.begin + key + i)
                     ? key_row<T>(problem, request, head, block.begin + key + i)
                     : nullptr;
-    float* column = reinterpret_cast<float*>(out) + key / kPanel * kPanel * units + key % kPanel;
+    float* column =
+        reinterpret_cast<float*>(out) + key / kPacked * kPacked * padded + key % kPacked;
     for (int unit = 0; unit < units; unit += kWidth) {
       const int here = smaller(kWidth, units - unit);
       Vec r[kWidth];
       for (int i = 0; i < kWidth; i++)
         r[i] = rows[i] ? Products::load_units(rows[i], unit, first_lanes(here)) : zero();
       transpose(r);
-      for (int i = 0; i < here; i++) store(column + (unit + i) * kPanel, r[i]);
+      for (int i = 0; i < here; i++) store(column + (unit + i) * kPacked, r[i]);
     }
+    for (int unit = units; unit < padded; unit++) store(column + unit * kPacked, zero());
   }
 }
 
-// out [dim panel][key_block / kStep][up to kPanel dims]: a unit holds a dim of kStep keys. Dims are
-// padded with zeros to whole vectors.
+// out [dim panel][key_block / kStep][up to kPacked dims]: a unit holds a dim of kStep keys. Dims
+// are padded with zeros to whole vectors.
 template <typename T, typename Products>
 void pack_values(const Problem& problem, const Request& request, int head, const KeyBlock& block,
                  int first, int last, int key_block, typename Products::Element* out) {
-  constexpr int kStep = Products::kStep;
+  constexpr int kStep = Products::kStep, kPacked = Products::Tile::kPacked;
   alignas(64) static constexpr T kZeros[kWidth] = {};
   const int dims = problem.head_dim_vo;
   for (int key = first; key < last; key += kStep) {
@@ -95,8 +104,8 @@ void pack_values(const Problem& problem, const Request& request, int head, const
       real[i] = block.has(block.begin + key + i);
       rows[i] = real[i] ? value_row<T>(problem, request, head, block.begin + key + i) : kZeros;
     }
-    for (int panel = 0; panel < dims; panel += kPanel) {
-      const int width = smaller(kPanel, round_up_to(dims - panel, kWidth));
+    for (int panel = 0; panel < dims; panel += kPacked) {
+      const int width = smaller(kPacked, round_up_to(dims - panel, kWidth));
       float* to = reinterpret_cast<float*>(out) + panel * (key_block / kStep) + key / kStep * width;
       for (int dim = panel; dim < panel + width; dim += kWidth) {
         const T* at[kStep];
@@ -112,9 +121,10 @@ void pack_values(const Problem& problem, const Request& request, int head, const
 template <typename T, typename Products>
 void pack_queries(const Problem& problem, const Request& request, int head, int first, int count,
                   typename Products::Element* out) {
-  const int units = problem.head_dim_qk / Products::kStep;
-  for (int i = 0; i < round_up_to(count, kTileRows); i++) {
-    float* to = reinterpret_cast<float*>(out) + i * units;
+  const int units = problem.head_dim_qk / Products::kStep, padded = num_units<Products>(problem);
+  for (int i = 0; i < round_up_to(count, Products::Tile::kRows); i++) {
+    float* to = reinterpret_cast<float*>(out) + i * padded;
+    for (int unit = units; unit < padded; unit++) to[unit] = 0;
     const int token = (first + i) / problem.group, member = (first + i) % problem.group;
     const T* row = reinterpret_cast<const T*>(
         problem.q + (request.query_start + token) * problem.q_token_stride +

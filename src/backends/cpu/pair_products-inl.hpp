@@ -7,6 +7,7 @@ namespace rapt::cpu {
 namespace {
 
 struct PairProducts {
+  using Tile = RegisterTile<PairProducts>;
   using Element = BFloat;
   using Operand = Pairs;
   static constexpr int kStep = 2;
@@ -25,11 +26,6 @@ struct PairProducts {
   static void store_probabilities(Element* p, const Vec (&x)[kStep]) {
     store_narrowed(p, x[0], x[1]);
   }
-};
-
-template <>
-struct ProductsOf<BFloat> {
-  using Type = PairProducts;
 };
 
 }  // namespace

@@ -10,23 +10,24 @@
 // Blocks of keys begin at multiples of their size, so a row's bits don't depend on its neighbours.
 #pragma once
 
+#include "backends/cpu/epilogue-inl.hpp"
 #include "backends/cpu/kernels.hpp"
 #include "backends/cpu/pack-inl.hpp"
 #include "backends/cpu/softmax-inl.hpp"
-#include "backends/cpu/tile-inl.hpp"
 
 namespace rapt::cpu {
 namespace {
 
-constexpr int kRowBlock = 96;                    // rows whose Q, S, P and O stay in L2 together
-constexpr int kMaxPrefillRows = 24 * kRowBlock;  // of one call
-constexpr int kStateBytes = 1152 * 1024;         // of O kept between blocks of keys
+constexpr int kMaxPrefillRows = 24 * 96;  // of one call; whole blocks of rows at every level
+constexpr int kStateBytes = 1152 * 1024;  // of O kept between blocks of keys
 
 // Shapes that follow from a problem, and where everything lies in the scratch.
 template <typename Products>
 struct PrefillScratch {
   using Element = typename Products::Element;
-  int key_block, units, value_dims, max_rows, score_stride, probability_stride;
+  using Tile = typename Products::Tile;
+  // query_stride and the strides of S and P count elements of theirs.
+  int key_block, units, value_dims, max_rows, query_stride, score_stride, probability_stride;
   Element *keys, *values, *queries, *probabilities;
   float *scores, *outputs;
   RowState* states;
@@ -35,24 +36,26 @@ struct PrefillScratch {
 
   PrefillScratch(const Problem& problem, std::byte* base) {
     key_block = larger(problem.head_dim_qk, problem.head_dim_vo) <= 256 ? 256 : 128;
-    units = problem.head_dim_qk / Products::kStep;
+    units = num_units<Products>(problem);
+    query_stride = units * Products::kStep;
     value_dims = round_up_to(problem.head_dim_vo, kWidth);
-    max_rows = larger(kStateBytes / (4 * value_dims) / kRowBlock, 1) * kRowBlock;
+    const int row_blocks = kStateBytes / (4 * value_dims) / Tile::kRowBlock;
+    max_rows = larger(row_blocks, 1) * Tile::kRowBlock;
     // A cache line more than a power of two: rows of a tile fall into different sets.
     score_stride = key_block + 16;
-    probability_stride = key_block + 16 * Products::kStep;
-    bytes = 0;
     // With fp32 products the probabilities take the place of the scores.
     constexpr bool kInPlace = Products::kStep == 1;
+    probability_stride = kInPlace ? score_stride : key_block + 32;
+    bytes = 0;
     const auto place = [&]<typename U>(U*& pointer, size_t count) {
       pointer = base ? reinterpret_cast<U*>(base + bytes) : nullptr;
       bytes += (count * sizeof(U) + 63) / 64 * 64;
     };
-    place(keys, size_t{1} * key_block * problem.head_dim_qk);
+    place(keys, size_t{1} * key_block * query_stride);
     place(values, size_t{1} * key_block * value_dims);
-    place(queries, size_t{1} * max_rows * problem.head_dim_qk);
-    place(scores, size_t{1} * kRowBlock * score_stride);
-    place(probabilities, kInPlace ? 0 : size_t{1} * kRowBlock * probability_stride);
+    place(queries, size_t{1} * max_rows * query_stride);
+    place(scores, size_t{1} * Tile::kRowBlock * score_stride);
+    place(probabilities, kInPlace ? 0 : size_t{1} * Tile::kRowBlock * probability_stride);
     place(outputs, size_t{1} * max_rows * value_dims);
     place(states, max_rows);
     place(seen, key_block / 32);
@@ -61,9 +64,9 @@ struct PrefillScratch {
 };
 
 // One KV head's rows [first, first + count), count <= max_rows, against all keys of the work.
-template <typename T>
+template <typename T, typename Products>
 struct PrefillPass {
-  using Products = typename ProductsOf<T>::Type;
+  using Tile = typename Products::Tile;
   using Element = typename Products::Element;
   static constexpr int kStep = Products::kStep;
 
@@ -82,7 +85,7 @@ struct PrefillPass {
   void run() const {
     for (int row = 0; row < count; row++) scratch.states[row] = {kMinusInfinity, 0};
     float* const o = scratch.outputs;
-    for (int i = 0; i < round_up_to(count, kTileRows) * scratch.value_dims; i += kWidth)
+    for (int i = 0; i < round_up_to(count, Tile::kRows) * scratch.value_dims; i += kWidth)
       store(o + i, zero());
 
     pack_queries<T, Products>(problem, request, head, first, count, scratch.queries);
@@ -90,8 +93,8 @@ struct PrefillPass {
     for (int block = all.begin / scratch.key_block * scratch.key_block; block < all.end;
          block += scratch.key_block) {
       pack_block(block, all);
-      for (int row = 0; row < count; row += kRowBlock) {
-        attend(row, smaller(kRowBlock, count - row), block);
+      for (int row = 0; row < count; row += Tile::kRowBlock) {
+        attend(row, smaller(Tile::kRowBlock, count - row), block);
         prefetch_next(row, block + scratch.key_block, all);
       }
     }
@@ -101,7 +104,7 @@ struct PrefillPass {
   // and no hardware prefetcher follows the page table. Earlier, O would push them out of L2 again.
   void prefetch_next(int row, int block, Range all) const {
     constexpr int kShares = 4;
-    const int left = (count - 1) / kRowBlock - row / kRowBlock;
+    const int left = (count - 1) / Tile::kRowBlock - row / Tile::kRowBlock;
     const int keys = smaller(all.end - block, scratch.key_block);
     if (keys <= 0 || left >= kShares) return;
     const int share = kShares - 1 - left;
@@ -113,8 +116,8 @@ struct PrefillPass {
     const Range keys{larger(all.begin, block), smaller(all.end, block + scratch.key_block)};
     if (problem.custom_mask) mark_seen(block, keys);
     const KeyBlock packed{block, keys, problem.custom_mask ? scratch.seen : nullptr};
-    const int from = (keys.begin - block) / kPanel * kPanel;
-    const int to = round_up_to(keys.end - block, kPanel);
+    const int from = (keys.begin - block) / Tile::kColumns * Tile::kColumns;
+    const int to = round_up_to(keys.end - block, Tile::kColumns);
     pack_keys<T, Products>(problem, request, head, packed, from, to, scratch.keys);
     pack_values<T, Products>(problem, request, head, packed, from, to, scratch.key_block,
                              scratch.values);
@@ -138,38 +141,40 @@ struct PrefillPass {
   void attend(int row, int rows, int block) const {
     const Range any = within_block(visible(row, row + rows - 1), block);
     if (any.begin >= any.end) return;
-    const Element* const queries = scratch.queries + row * problem.head_dim_qk;
+    const Element* const queries = scratch.queries + row * scratch.query_stride;
 
-    for (int panel = any.begin / kPanel * kPanel; panel < any.end; panel += kPanel)
-      for (int tile = 0; tile < rows; tile += kTileRows) {
+    for (int panel = any.begin / Tile::kColumns * Tile::kColumns; panel < any.end;
+         panel += Tile::kColumns)
+      for (int tile = 0; tile < rows; tile += Tile::kRows) {
         const Range keys = tile_keys(row, rows, tile, block);
         if (panel < keys.begin || panel >= keys.end) continue;
-        multiply_tile<Products, kTileVecs, false>(
-            queries + tile * problem.head_dim_qk, problem.head_dim_qk,
-            scratch.keys + panel * problem.head_dim_qk, scratch.units,
-            scratch.scores + tile * scratch.score_stride + panel, scratch.score_stride);
+        Tile::multiply(queries + tile * scratch.query_stride, scratch.query_stride,
+                       scratch.keys + panel * scratch.query_stride,
+                       Tile::kPacked * scratch.query_stride, scratch.units,
+                       scratch.scores + tile * scratch.score_stride + panel, scratch.score_stride);
       }
 
-    for (int tile = 0; tile < rows; tile += kTileRows) {
+    for (int tile = 0; tile < rows; tile += Tile::kRows) {
       const Range keys = tile_keys(row, rows, tile, block);
-      for (int i = tile; i < smaller(tile + kTileRows, rows); i++) soften(row + i, i, block, keys);
+      for (int i = tile; i < smaller(tile + Tile::kRows, rows); i++)
+        soften(row + i, i, block, keys);
     }
 
-    for (int dim = 0; dim < scratch.value_dims; dim += kPanel) {
-      const int width = smaller(kPanel, scratch.value_dims - dim);
-      for (int tile = 0; tile < rows; tile += kTileRows) {
+    for (int dim = 0; dim < scratch.value_dims; dim += Tile::kColumns) {
+      const int columns = smaller(Tile::kColumns, scratch.value_dims - dim);
+      const int packed = smaller(Tile::kPacked, columns);
+      for (int tile = 0; tile < rows; tile += Tile::kRows) {
         const Range keys = tile_keys(row, rows, tile, block);
         if (keys.begin >= keys.end) continue;
-        accumulate_tile<Products>(
-            width / kWidth, scratch.probabilities + tile * p_stride() + keys.begin, p_stride(),
-            scratch.values + dim * scratch.key_block + keys.begin * width,
-            (keys.end - keys.begin) / kStep,
+        Tile::accumulate(
+            columns, scratch.probabilities + tile * scratch.probability_stride + keys.begin,
+            scratch.probability_stride,
+            scratch.values + dim * scratch.key_block + keys.begin * packed,
+            Tile::kPacked * scratch.key_block, (keys.end - keys.begin) / kStep,
             scratch.outputs + int64_t{row + tile} * scratch.value_dims + dim, scratch.value_dims);
       }
     }
   }
-
-  int p_stride() const { return kStep == 1 ? scratch.score_stride : scratch.probability_stride; }
 
   Range within_block(Range keys, int block) const {
     return {larger(keys.begin - block, 0), smaller(keys.end - block, scratch.key_block)};
@@ -177,10 +182,10 @@ struct PrefillPass {
 
   // Whole panels of the block that hold what the tile's rows see.
   Range tile_keys(int row, int rows, int tile, int block) const {
-    const int last = smaller(tile + kTileRows, rows) - 1;
+    const int last = smaller(tile + Tile::kRows, rows) - 1;
     const Range keys = within_block(visible(row + tile, row + last), block);
     if (keys.begin >= keys.end) return {0, 0};
-    return {keys.begin / kPanel * kPanel, round_up_to(keys.end, kPanel)};
+    return {keys.begin / Tile::kColumns * Tile::kColumns, round_up_to(keys.end, Tile::kColumns)};
   }
 
   // Softmax of a row, and what it does to the row's output.
@@ -192,89 +197,48 @@ struct PrefillPass {
                    within_block(visible(row, row), block)};
     const float rescale = softmax_row<T, Products>(
         rule, problem, request, self, block, tile, scratch.scores + slot * scratch.score_stride,
-        scratch.probabilities + slot * p_stride(), scratch.states[row]);
+        scratch.probabilities + slot * scratch.probability_stride, scratch.states[row]);
     if (rescale == 1) return;
     for (int dim = 0; dim < scratch.value_dims; dim += kWidth)
       store(o + dim, load(o + dim) * set1(rescale));
   }
 };
 
-// Normalises a row, adds the sink, and writes it where the work says.
-template <typename T>
-inline void write_row(const Problem& problem, const Request& request, const Work& work,
-                      const Partials& partials, int head, int row, const float* o, RowState state,
-                      float factor) {
-  const int query_head = head * problem.group + row % problem.group;
-  const bool partial = work.partial >= 0;
-  float max = state.max * factor, sum = state.sum;
-  float weight = 1;  // of what has been summed, against the sink
-  if (problem.sinks && !partial) {
-    const float sink = problem.sinks[query_head] * kLog2E;
-    const float top = larger(max, sink);
-    if (top > kMinusInfinity) {
-      weight = __builtin_exp2f(max - top);
-      sum = sum * weight + __builtin_exp2f(sink - top);
-      max = top;
-    }
-  }
-  const float lse = sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2;
-  float norm = sum == 0 ? 0 : weight / sum;
-  if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
-
-  const int dims = problem.head_dim_vo;
-  if (partial) {
-    const int64_t index = work.partial +
-                          int64_t{head - work.kv_head_begin} * (work.row_end - work.row_begin) +
-                          row - work.row_begin;
-    float* const out = partials.out + index * partials.out_stride;
-    for (int dim = 0; dim < dims; dim += kWidth)
-      store(out + dim, load(o + dim) * set1(norm), first_lanes(dims - dim));
-    partials.lse[index] = lse;
-    return;
-  }
-  const int64_t token = request.query_start + row / problem.group;
-  T* const out = reinterpret_cast<T*>(problem.out + token * problem.out_token_stride +
-                                      query_head * problem.out_head_stride);
-  // + 0: a hidden key's probability 0 may have turned a -0 into 0.
-  for (int dim = 0; dim < dims; dim += kWidth)
-    store(out + dim, load(o + dim) * set1(norm) + zero(), first_lanes(dims - dim));
-  if (problem.lse)
-    *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
-                              query_head * problem.lse_head_stride +
-                              token * problem.lse_token_stride) = lse;
-}
-
-template <typename T>
+template <typename T, typename Products>
 void prefill_rows(const Problem& problem, const Request& request, const Work& work,
                   const Partials& partials, std::byte* base) {
-  const PrefillScratch<typename ProductsOf<T>::Type> scratch(problem, base);
-  for (int head = work.kv_head_begin; head < work.kv_head_end; head++)
+  const PrefillScratch<Products> scratch(problem, base);
+  for (int head = work.kv_head_begin; head < work.kv_head_end; head++) {
+    const ScoreRule rule = score_rule(problem, head);
     for (int row = work.row_begin; row < work.row_end; row += scratch.max_rows) {
       const int count = smaller(scratch.max_rows, work.row_end - row);
-      const ScoreRule rule = score_rule(problem, head);
-      PrefillPass<T>{problem, request, work, scratch, head, row, count, rule}.run();
+      PrefillPass<T, Products>{problem, request, work, scratch, head, row, count, rule}.run();
       for (int i = 0; i < count; i++)
         write_row<T>(problem, request, work, partials, head, row + i,
                      scratch.outputs + int64_t{i} * scratch.value_dims, scratch.states[i],
                      rule.factor());
     }
-}
-
-inline void prefill(const Problem& problem, const Request& request, const Work& work,
-                    const Partials& partials, std::byte* scratch) {
-  switch (problem.dtype) {
-    case DType::kFloat32:
-      return prefill_rows<float>(problem, request, work, partials, scratch);
-    case DType::kFloat16:
-      return prefill_rows<Half>(problem, request, work, partials, scratch);
-    default:
-      return prefill_rows<BFloat>(problem, request, work, partials, scratch);
   }
 }
 
-inline size_t prefill_scratch_bytes(const Problem& problem) {
+// BFloatProducts: how this instruction set multiplies bf16.
+template <typename BFloatProducts>
+void prefill(const Problem& problem, const Request& request, const Work& work,
+             const Partials& partials, std::byte* scratch) {
+  switch (problem.dtype) {
+    case DType::kFloat32:
+      return prefill_rows<float, FloatProducts>(problem, request, work, partials, scratch);
+    case DType::kFloat16:
+      return prefill_rows<Half, FloatProducts>(problem, request, work, partials, scratch);
+    default:
+      return prefill_rows<BFloat, BFloatProducts>(problem, request, work, partials, scratch);
+  }
+}
+
+template <typename BFloatProducts>
+size_t prefill_scratch_bytes(const Problem& problem) {
   if (problem.dtype == DType::kBFloat16)
-    return PrefillScratch<ProductsOf<BFloat>::Type>(problem, nullptr).bytes;
+    return PrefillScratch<BFloatProducts>(problem, nullptr).bytes;
   return PrefillScratch<FloatProducts>(problem, nullptr).bytes;
 }
 

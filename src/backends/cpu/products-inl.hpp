@@ -3,11 +3,14 @@
 // a multiply takes.
 #pragma once
 
+#include "backends/cpu/tile-inl.hpp"
+
 namespace rapt::cpu {
 namespace {
 
 // fp32 multiply-add, for every element type: rows are widened while they are packed.
 struct FloatProducts {
+  using Tile = RegisterTile<FloatProducts>;
   using Element = float;
   using Operand = Vec;
   static constexpr int kStep = 1;
@@ -30,11 +33,6 @@ struct FloatProducts {
   static Vec exp2(Half, Vec x) { return exp2_accurate(x); }
   static Vec exp2(BFloat, Vec x) { return exp2_fast(x); }
   static void store_probabilities(Element* p, const Vec (&x)[kStep]) { store(p, x[0]); }
-};
-
-template <typename T>
-struct ProductsOf {
-  using Type = FloatProducts;
 };
 
 }  // namespace

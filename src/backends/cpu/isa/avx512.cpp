@@ -8,14 +8,14 @@ namespace rapt::cpu {
 namespace {
 
 size_t scratch_bytes(const Problem& problem) {
-  return larger(prefill_scratch_bytes(problem), decode_scratch_bytes(problem));
+  return larger(prefill_scratch_bytes<FloatProducts>(problem), decode_scratch_bytes(problem));
 }
 
 }  // namespace
 
 const Kernels kAvx512Kernels = {
     .isa = CpuIsa::kAvx512,
-    .prefill = prefill,
+    .prefill = prefill<FloatProducts>,
     .decode = decode,
     .scratch_bytes = scratch_bytes,
     .max_decode_rows = kMaxDecodeRows,

@@ -9,14 +9,14 @@ namespace rapt::cpu {
 namespace {
 
 size_t scratch_bytes(const Problem& problem) {
-  return larger(prefill_scratch_bytes(problem), decode_scratch_bytes(problem));
+  return larger(prefill_scratch_bytes<PairProducts>(problem), decode_scratch_bytes(problem));
 }
 
 }  // namespace
 
 const Kernels kAvx512Bf16Kernels = {
     .isa = CpuIsa::kAvx512Bf16,
-    .prefill = prefill,
+    .prefill = prefill<PairProducts>,
     .decode = decode,
     .scratch_bytes = scratch_bytes,
     .max_decode_rows = kMaxDecodeRows,

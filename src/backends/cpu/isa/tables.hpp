@@ -8,7 +8,8 @@ namespace rapt::cpu {
 
 extern const Kernels kBaselineKernels;
 #if defined(__x86_64__)
-extern const Kernels kAvx2Kernels, kAvx512Kernels, kAvx512Bf16Kernels;
+extern const Kernels kAvx2Kernels, kAvx512Kernels, kAvx512Bf16Kernels, kAmxBf16Kernels,
+    kAmxStandInKernels;
 #endif
 
 }  // namespace rapt::cpu

@@ -303,10 +303,13 @@ std::vector<const cpu::Kernels*> runnable_kernels() {
     const cpu::Kernels* table = &cpu::kernels(static_cast<CpuIsa>(level));
     if (std::find(all.begin(), all.end(), table) == all.end()) all.push_back(table);
   }
+  const cpu::Kernels* stand_in = cpu::amx_stand_in();
+  if (stand_in && host_cpu().isa >= CpuIsa::kAvx512Bf16) all.push_back(stand_in);
   return all;
 }
 
 std::string name_of(const cpu::Kernels& kernels) {
+  if (&kernels == cpu::amx_stand_in()) return "amx_stand_in";
   return to_string(kernels.isa);
 }
 

@@ -1,0 +1,55 @@
+// From a row's running state to its result.
+#pragma once
+
+#include "backends/cpu/softmax-inl.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+// Normalises a row, adds the sink, and writes it where the work says.
+template <typename T>
+inline void write_row(const Problem& problem, const Request& request, const Work& work,
+                      const Partials& partials, int head, int row, const float* o, RowState state,
+                      float factor) {
+  const int query_head = head * problem.group + row % problem.group;
+  const bool partial = work.partial >= 0;
+  float max = state.max * factor, sum = state.sum;
+  float weight = 1;  // of what has been summed, against the sink
+  if (problem.sinks && !partial) {
+    const float sink = problem.sinks[query_head] * kLog2E;
+    const float top = larger(max, sink);
+    if (top > kMinusInfinity) {
+      weight = __builtin_exp2f(max - top);
+      sum = sum * weight + __builtin_exp2f(sink - top);
+      max = top;
+    }
+  }
+  const float lse = sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2;
+  float norm = sum == 0 ? 0 : weight / sum;
+  if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
+
+  const int dims = problem.head_dim_vo;
+  if (partial) {
+    const int64_t index = work.partial +
+                          int64_t{head - work.kv_head_begin} * (work.row_end - work.row_begin) +
+                          row - work.row_begin;
+    float* const out = partials.out + index * partials.out_stride;
+    for (int dim = 0; dim < dims; dim += kWidth)
+      store(out + dim, load(o + dim) * set1(norm), first_lanes(dims - dim));
+    partials.lse[index] = lse;
+    return;
+  }
+  const int64_t token = request.query_start + row / problem.group;
+  T* const out = reinterpret_cast<T*>(problem.out + token * problem.out_token_stride +
+                                      query_head * problem.out_head_stride);
+  // + 0: a hidden key's probability 0 may have turned a -0 into 0.
+  for (int dim = 0; dim < dims; dim += kWidth)
+    store(out + dim, load(o + dim) * set1(norm) + zero(), first_lanes(dims - dim));
+  if (problem.lse)
+    *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
+                              query_head * problem.lse_head_stride +
+                              token * problem.lse_token_stride) = lse;
+}
+
+}  // namespace
+}  // namespace rapt::cpu

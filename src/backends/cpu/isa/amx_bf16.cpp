@@ -1,0 +1,19 @@
+#include "backends/cpu/simd/avx512_bf16.hpp"
+#include "backends/cpu/simd/tile.hpp"
+
+#include "backends/cpu/amx-inl.hpp"
+#include "backends/cpu/decode-inl.hpp"
+#include "backends/cpu/isa/tables.hpp"
+
+namespace rapt::cpu {
+
+const Kernels kAmxBf16Kernels = {
+    .isa = CpuIsa::kAmxBf16,
+    .prefill = amx_prefill,
+    .decode = amx_decode,
+    .scratch_bytes = amx_scratch_bytes,
+    .max_decode_rows = kMaxDecodeRows,
+    .max_prefill_rows = kMaxPrefillRows,
+};
+
+}  // namespace rapt::cpu

@@ -1,0 +1,76 @@
+// The names of simd/tile.hpp in plain code, so that what is written for AMX runs, and is tested, on
+// processors without it. Tiles hold NaN until they are loaded or zeroed, and outside begin/end.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/simd/elements.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+constexpr int kTileRows = 16, kTileBytes = 64;
+
+union TileRow {
+  float floats[16];
+  uint32_t pairs[16];
+};
+struct Tile {
+  TileRow rows[kTileRows];
+};
+thread_local Tile tiles[8];
+
+inline bool tiles_permitted() {
+  return true;
+}
+inline void poison_tiles() {
+  for (Tile& tile : tiles)
+    for (TileRow& row : tile.rows)
+      for (uint32_t& pair : row.pairs) pair = 0x7fc07fc0;
+}
+inline void begin_tiles() {
+  poison_tiles();
+}
+inline void end_tiles() {
+  poison_tiles();
+}
+
+template <int kTile>
+inline void tile_zero() {
+  tiles[kTile] = {};
+}
+template <int kTile>
+inline void tile_load(const void* from, int64_t stride) {
+  for (int m = 0; m < kTileRows; m++)
+    __builtin_memcpy(&tiles[kTile].rows[m], static_cast<const char*>(from) + m * stride,
+                     kTileBytes);
+}
+template <int kTile>
+inline void tile_store(void* to, int64_t stride) {
+  for (int m = 0; m < kTileRows; m++)
+    __builtin_memcpy(static_cast<char*>(to) + m * stride, &tiles[kTile].rows[m], kTileBytes);
+}
+
+inline float first_of_pair(uint32_t bits) {
+  return __builtin_bit_cast(float, bits << 16);
+}
+inline float second_of_pair(uint32_t bits) {
+  return __builtin_bit_cast(float, bits & 0xffff0000u);
+}
+
+template <int kC, int kA, int kB>
+inline void tile_dot_bf16() {
+  for (int m = 0; m < kTileRows; m++)
+    for (int k = 0; k < 16; k++) {
+      const uint32_t a = tiles[kA].rows[m].pairs[k];
+      for (int n = 0; n < 16; n++) {
+        const uint32_t b = tiles[kB].rows[k].pairs[n];
+        float& c = tiles[kC].rows[m].floats[n];
+        c = __builtin_fmaf(first_of_pair(a), first_of_pair(b), c);
+        c = __builtin_fmaf(second_of_pair(a), second_of_pair(b), c);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace rapt::cpu
