@@ -188,7 +188,7 @@ void check_lse(const Capability& row, const Request& request, Reasons& reasons) 
 }
 
 void check_layout(const Capability& row, const Request& request, Reasons& reasons) {
-  if (row.required_layout && request.options.layout &&
+  if (request.on_cuda() && row.required_layout && request.options.layout &&
       *request.options.layout != *row.required_layout &&
       row.layout_required_on.contains(request.device.compute_capability))
     reasons.add("layout", to_string(*request.options.layout), "must be ",

@@ -36,6 +36,8 @@ Rows candidates(BackendId backend, int32_t version, const Request& request) {
   narrow(rows, [&](const Capability& row) { return runs_on(row, request.device); });
   narrow(rows, [&](const Capability& row) { return row.group.contains(request.spec.group()); });
   narrow(rows, [&](const Capability& row) { return takes_head_dims(row, request.spec); });
+  // On the other kind of device one row speaks for all: the last is the most general.
+  if (rows.back()->device != request.device.kind) rows.erase(rows.begin(), rows.end() - 1);
   return rows;
 }
 

@@ -1,4 +1,6 @@
 // rapt explain: which backend takes a problem on a device, and why not the others.
+#include <strings.h>
+
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -202,7 +204,8 @@ void print(const Answer& answer, const rapt::AttentionSpec& spec, const rapt::De
   std::cout << '\n' << rapt::describe(answer.verdicts);
 }
 
-void run(const Arguments& arguments) {
+void run(Arguments& arguments) {
+  if (strcasecmp(arguments.backend.c_str(), "auto") == 0) arguments.backend = "auto";
   const rapt::AttentionSpec spec = spec_of(arguments);
   const rapt::DeviceInfo device = rapt::device_info(arguments.device);
   const Answer found = answer(spec, device, options_of(arguments));

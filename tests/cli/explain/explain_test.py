@@ -116,6 +116,7 @@ class Explain(unittest.TestCase):
         for backend in BACKENDS:
             self.assertIn(backend, result.stdout)
         self.assertEqual(rapt("explain", "--backend", "reference").returncode, 0)
+        self.assertEqual(rapt("explain", "--device", "b200", "--backend", "AUTO").returncode, 0)
 
 
 if __name__ == "__main__":

@@ -169,7 +169,15 @@ TEST(Checks, reasons_of_kernel_families_are_told_apart) {
   EXPECT_EQ(reasons(BackendId::kFlashInfer, spec, "b200").find("native: dtype"), std::string::npos);
 }
 
-TEST(Checks, sides_with_few_kernels_read_large_pages_only_with_groups) {
+TEST(Checks, on_a_cpu_a_gpu_backend_speaks_once) {
+  AttentionSpec spec = make_spec();
+  spec.sinks = true;
+  EXPECT_EQ(reasons(BackendId::kFlashInfer, spec, "cpu", {.layout = KvLayout::kNHD}),
+            "sinks is on: must be off with FlashInfer native\n"
+            "device is cpu: must be a CUDA device\n");
+}
+
+TEST(Checks, flashinfer_reads_large_pages_only_with_groups) {
   AttentionSpec spec = make_spec();
   spec.page_size = 512;
   const auto page_on_b200 = [&] {
