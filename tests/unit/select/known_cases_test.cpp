@@ -112,6 +112,22 @@ TEST(KnownCases, flash_attention_refuses_the_caches_it_cannot_read) {
     }
 }
 
+// Public report J02: a group size that decode kernels lack showed at the first decode step.
+TEST(KnownCases, any_group_size_is_taken_before_anything_is_written) {
+  for (const auto& [query_heads, kv_heads] :
+       {std::pair{40, 8}, {24, 4}, {28, 4}, {64, 4}, {32, 1}, {9, 3}, {71, 1}, {8, 8}})
+    for (const char* device : {"cpu", "a100", "h100", "b200", "rtx5090"}) {
+      AttentionSpec spec = make_spec();
+      spec.num_query_heads = query_heads;
+      spec.num_kv_heads = kv_heads;
+      EXPECT_EQ(chosen(spec, device), chosen(make_spec(), device)) << query_heads << device;
+      for (const char* name : {"flash_attention", "flashinfer", "portable", "flex"})
+        if (device_info(device).kind == DeviceKind::kCuda) {
+          EXPECT_NE(chosen(spec, device, {.backend = name}), "none") << name << device;
+        }
+    }
+}
+
 TEST(KnownCases, heads_of_512_before_hopper_go_to_flashinfer) {
   EXPECT_EQ(chosen(make_spec(512), "rtx3090"), "flashinfer");
 }
