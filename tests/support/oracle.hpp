@@ -5,9 +5,8 @@
 // would refuse good results), and "one rounding" is the dtype's roundoff at the largest visible
 // |v|, the magnitude that P * V sums have. lowprec is softmax(Q K) V with fp32 sums and P rounded
 // to the dtype. To both bounds a few fp32 roundings of the scores are added, for in fp32, and for
-// the lse, lowprec may be lucky in a whole (small) problem. The lse of a 16-bit dtype may further
-// be off by a sixteenth of that dtype's roundoff: an exp for probabilities that are then rounded.
-// NaN, infinities and rows without keys must agree exactly.
+// the lse, lowprec may be lucky in a whole (small) problem. NaN, infinities and rows without keys
+// must agree exactly.
 #pragma once
 
 #include <string>
