@@ -197,7 +197,7 @@ void run(const Options& options) {
   const std::vector<std::string> prompts = read_prompts(options);
   const auto tokenizer = llm::load_tokenizer(tokenizer_path(options));
   llm::Model model =
-      llm::load_model(options.model, {.num_threads = options.num_threads, .keep_16_bit = true});
+      llm::load_model(options.model, {.num_threads = options.num_threads, .keep_format = true});
   check_device(options, model.config);
   if (tokenizer->vocab_size() != model.config.vocab_size)
     refuse("the tokenizer has " + std::to_string(tokenizer->vocab_size()) + " tokens, the model " +

@@ -16,6 +16,21 @@ namespace llm {
 // outputs need no horizontal sums.
 constexpr int64_t kPanelWidth = 32;
 
+// How a panel stores its weights. The quantised formats have blocks of 32 input features, whose
+// scales come first, one for each output feature; an input feature's 32 weights follow another's.
+enum class PanelFormat : uint8_t {
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kQ8,  // fp16 d[32]; int8 q[32][32]: value = d * q
+  kQ4,  // fp16 d[32]; fp16 m[32]; 4-bit q[32][32], two input features to a byte, the even one low:
+        // value = d * q + m
+};
+constexpr int kNumPanelFormats = 5;
+constexpr int64_t kQuantisedDepth = 32;
+constexpr int64_t kQ8BlockBytes = 2 * kPanelWidth + kQuantisedDepth * kPanelWidth;
+constexpr int64_t kQ4BlockBytes = 4 * kPanelWidth + kQuantisedDepth * kPanelWidth / 2;
+
 // out[r, 0..num_columns) (+)= x[r, :] · panel for rows r of x.
 struct PanelProduct {
   const float* x;  // [num_rows, depth]
@@ -27,13 +42,16 @@ struct PanelProduct {
   int64_t out_stride;
   int64_t num_columns;  // <= 32: the rest of the panel is padding
   bool accumulate;      // add to out
+  float* scratch;       // [depth, 32], 64-byte aligned; for quantised formats
 };
 
 struct Kernels {
-  // Panels of fp32, bf16 and fp16.
-  void (*product_f32)(const PanelProduct&);
-  void (*product_bf16)(const PanelProduct&);
-  void (*product_f16)(const PanelProduct&);
+  // By PanelFormat. Values of quantised weights are exact in fp32, so the bits of a product are
+  // those of the same weights in fp32.
+  void (*product[kNumPanelFormats])(const PanelProduct&);
+  // The weights of one output feature, lane of the panel: values[depth].
+  void (*expand_lane[kNumPanelFormats])(const std::byte* panel, int64_t depth, int64_t lane,
+                                        float* values);
   // out = x / sqrt(mean(x^2) + epsilon) * weight, over one row.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
   // gate[i] = silu(gate[i]) * up[i]

@@ -29,6 +29,7 @@ constexpr int kVectors = kPanelWidth / kLanes;
 
 using Vec = float __attribute__((vector_size(kLanes * 4)));
 using Bits = uint32_t __attribute__((vector_size(kLanes * 4)));
+using Ints = int32_t __attribute__((vector_size(kLanes * 4)));
 using Half = uint16_t __attribute__((vector_size(kLanes * 2)));
 
 template <typename T>
@@ -52,49 +53,106 @@ template <typename T>
                                (reinterpret_cast<Bits>(no) & ~mask));
 }
 
-// Storage formats: kLanes weights as fp32.
-struct Float32 {
-  static constexpr int64_t kBytes = 4;
-  [[gnu::always_inline]] static Vec expand(const std::byte* from) { return load<Vec>(from); }
-};
+[[gnu::always_inline]] inline Vec widen_bfloat16(const std::byte* from) {
+  return reinterpret_cast<Vec>(__builtin_convertvector(load<Half>(from), Bits) << 16);
+}
 
-struct BFloat16 {
-  static constexpr int64_t kBytes = 2;
-  [[gnu::always_inline]] static Vec expand(const std::byte* from) {
-    return reinterpret_cast<Vec>(__builtin_convertvector(load<Half>(from), Bits) << 16);
-  }
-};
-
-struct Float16 {
-  static constexpr int64_t kBytes = 2;
-  [[gnu::always_inline]] static Vec expand(const std::byte* from) {
+[[gnu::always_inline]] inline Vec widen_float16(const std::byte* from) {
 #if defined(__AVX512F__)
-    return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));
+  return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, load<__m256i>(from)));
 #elif defined(__F16C__)
-    return reinterpret_cast<Vec>(_mm256_cvtph_ps(load<__m128i>(from)));
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(load<__m128i>(from)));
 #else
-    const Bits half = __builtin_convertvector(load<Half>(from), Bits);
-    const Bits sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-    // Exponent and mantissa in fp32's places; the product puts the exponent's bias right, for
-    // subnormals too. Infinity and NaN need the largest exponent.
-    const Vec scaled = reinterpret_cast<Vec>(magnitude << 13) * 0x1p112f;
-    const Bits special = reinterpret_cast<Bits>(magnitude >= 0x7c00u);
-    return reinterpret_cast<Vec>(reinterpret_cast<Bits>(scaled) | (special & 0x7f800000u) | sign);
+  const Bits half = __builtin_convertvector(load<Half>(from), Bits);
+  const Bits sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+  // Exponent and mantissa in fp32's places; the product puts the exponent's bias right, for
+  // subnormals too. Infinity and NaN need the largest exponent.
+  const Vec scaled = reinterpret_cast<Vec>(magnitude << 13) * 0x1p112f;
+  const Bits special = reinterpret_cast<Bits>(magnitude >= 0x7c00u);
+  return reinterpret_cast<Vec>(reinterpret_cast<Bits>(scaled) | (special & 0x7f800000u) | sign);
 #endif
+}
+
+// Panel formats: kDepth input features to a block of kBytes, of which expand() gives kStep at a
+// time, as fp32.
+struct Float32 {
+  static constexpr int kDepth = 1, kStep = 1;
+  static constexpr int64_t kBytes = 4 * kPanelWidth;
+  [[gnu::always_inline]] explicit Float32(const std::byte* at) : block(at) {}
+  [[gnu::always_inline]] void expand(int, Vec (&weights)[kStep][kVectors]) const {
+    for (int v = 0; v < kVectors; ++v) weights[0][v] = load<Vec>(block + v * kLanes * 4);
   }
+  const std::byte* block;
+};
+
+template <Vec (*kWiden)(const std::byte*)>
+struct Sixteen {
+  static constexpr int kDepth = 1, kStep = 1;
+  static constexpr int64_t kBytes = 2 * kPanelWidth;
+  [[gnu::always_inline]] explicit Sixteen(const std::byte* at) : block(at) {}
+  [[gnu::always_inline]] void expand(int, Vec (&weights)[kStep][kVectors]) const {
+    for (int v = 0; v < kVectors; ++v) weights[0][v] = kWiden(block + v * kLanes * 2);
+  }
+  const std::byte* block;
+};
+using Float16 = Sixteen<widen_float16>;
+using BFloat16 = Sixteen<widen_bfloat16>;
+
+struct Q8 {
+  static constexpr int kDepth = kQuantisedDepth, kStep = 1;
+  static constexpr int64_t kBytes = kQ8BlockBytes;
+  using Quants = int8_t __attribute__((vector_size(kLanes)));
+  [[gnu::always_inline]] explicit Q8(const std::byte* at) : quants(at + 2 * kPanelWidth) {
+    for (int v = 0; v < kVectors; ++v) scales[v] = widen_float16(at + v * kLanes * 2);
+  }
+  [[gnu::always_inline]] void expand(int k, Vec (&weights)[kStep][kVectors]) const {
+    for (int v = 0; v < kVectors; ++v) {
+      const auto q = load<Quants>(quants + k * kPanelWidth + v * kLanes);
+      weights[0][v] = __builtin_convertvector(__builtin_convertvector(q, Ints), Vec) * scales[v];
+    }
+  }
+  Vec scales[kVectors];
+  const std::byte* quants;
+};
+
+struct Q4 {
+  static constexpr int kDepth = kQuantisedDepth, kStep = 2;
+  static constexpr int64_t kBytes = kQ4BlockBytes;
+  using Pairs = uint8_t __attribute__((vector_size(kLanes)));
+  [[gnu::always_inline]] explicit Q4(const std::byte* at) : quants(at + 4 * kPanelWidth) {
+    for (int v = 0; v < kVectors; ++v) {
+      scales[v] = widen_float16(at + v * kLanes * 2);
+      mins[v] = widen_float16(at + (kPanelWidth + v * kLanes) * 2);
+    }
+  }
+  [[gnu::always_inline]] void expand(int k, Vec (&weights)[kStep][kVectors]) const {
+    for (int v = 0; v < kVectors; ++v) {
+      const auto pairs = load<Pairs>(quants + k / 2 * kPanelWidth + v * kLanes);
+      const Ints q = __builtin_convertvector(pairs, Ints);
+      weights[0][v] = __builtin_convertvector(q & 15, Vec) * scales[v] + mins[v];
+      weights[1][v] = __builtin_convertvector(q >> 4, Vec) * scales[v] + mins[v];
+    }
+  }
+  Vec scales[kVectors], mins[kVectors];
+  const std::byte* quants;
 };
 
 template <typename Format, int kRows>
 void product_block(const PanelProduct& p, int64_t first_row) {
   const float* x = p.x + first_row * p.x_stride;
   Vec sums[kRows][kVectors] = {};
-  for (int64_t k = 0; k < p.depth; ++k) {
-    Vec weights[kVectors];
-    for (int v = 0; v < kVectors; ++v)
-      weights[v] = Format::expand(p.panel + (k * kPanelWidth + v * kLanes) * Format::kBytes);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec value = splat(x[r * p.x_stride + k]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += value * weights[v];
+  const std::byte* at = p.panel;
+  for (int64_t block = 0; block < p.depth; block += Format::kDepth, at += Format::kBytes) {
+    const Format format(at);
+    for (int k = 0; k < Format::kDepth; k += Format::kStep) {
+      Vec weights[Format::kStep][kVectors];
+      format.expand(k, weights);
+      for (int step = 0; step < Format::kStep; ++step) {
+        for (int r = 0; r < kRows; ++r) {
+          const Vec value = splat(x[r * p.x_stride + block + k + step]);
+          for (int v = 0; v < kVectors; ++v) sums[r][v] += value * weights[step][v];
+        }
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -116,9 +174,40 @@ void product_rows(const PanelProduct& p, int64_t first_row) {
   if constexpr (kRows > 1) product_rows<Format, kRows - 1>(p, first_row);
 }
 
+// Stores all weights of the panel: kStep * 32 at a time.
+template <typename Format, typename Store>
+[[gnu::always_inline]] inline void expand_panel(const std::byte* panel, int64_t depth,
+                                                const Store& store_weights) {
+  for (int64_t block = 0; block < depth; block += Format::kDepth, panel += Format::kBytes) {
+    const Format format(panel);
+    for (int k = 0; k < Format::kDepth; k += Format::kStep) {
+      Vec weights[Format::kStep][kVectors];
+      format.expand(k, weights);
+      for (int step = 0; step < Format::kStep; ++step)
+        store_weights(block + k + step, weights[step]);
+    }
+  }
+}
+
 template <typename Format>
 void product(const PanelProduct& p) {
-  product_rows<Format, kMaxRows>(p, 0);
+  if (Format::kDepth == 1 || p.num_rows <= kMaxRows) return product_rows<Format, kMaxRows>(p, 0);
+  // Many rows: the weights are expanded once for all of them.
+  expand_panel<Format>(p.panel, p.depth, [&](int64_t k, const Vec(&weights)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v) store(p.scratch + k * kPanelWidth + v * kLanes, weights[v]);
+  });
+  PanelProduct expanded = p;
+  expanded.panel = reinterpret_cast<const std::byte*>(p.scratch);
+  product_rows<Float32, kMaxRows>(expanded, 0);
+}
+
+template <typename Format>
+void expand_lane(const std::byte* panel, int64_t depth, int64_t lane, float* values) {
+  expand_panel<Format>(panel, depth, [&](int64_t k, const Vec(&weights)[kVectors]) {
+    float row[kPanelWidth];
+    for (int v = 0; v < kVectors; ++v) store(row + v * kLanes, weights[v]);
+    values[k] = row[lane];
+  });
 }
 
 // The sum of the lanes in a fixed order.
@@ -222,29 +311,36 @@ void narrow(const float* values, rapt::DType dtype, int64_t n, uint16_t* bits) {
 #endif
 }
 
-template <typename Format>
-void widen_as(const uint16_t* bits, int64_t n, float* values) {
+template <Vec (*kWiden)(const std::byte*)>
+void widen_with(const uint16_t* bits, int64_t n, float* values) {
   const auto* bytes = reinterpret_cast<const std::byte*>(bits);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(values + i, Format::expand(bytes + i * 2));
+  for (; i + kLanes <= n; i += kLanes) store(values + i, kWiden(bytes + i * 2));
   if (i == n) return;
   uint16_t tail[kLanes] = {};
   std::memcpy(tail, bits + i, static_cast<size_t>(n - i) * 2);
-  const Vec last = Format::expand(reinterpret_cast<const std::byte*>(tail));
+  const Vec last = kWiden(reinterpret_cast<const std::byte*>(tail));
   std::memcpy(values + i, &last, static_cast<size_t>(n - i) * 4);
 }
 
 void widen(const uint16_t* bits, rapt::DType dtype, int64_t n, float* values) {
   if (dtype == rapt::DType::kBFloat16)
-    widen_as<BFloat16>(bits, n, values);
+    widen_with<widen_bfloat16>(bits, n, values);
   else
-    widen_as<Float16>(bits, n, values);
+    widen_with<widen_float16>(bits, n, values);
 }
 
 }  // namespace
 
 extern const Kernels kKernels;
 const Kernels kKernels = {
-    product<Float32>, product<BFloat16>, product<Float16>, rms_norm, swiglu, rotate, narrow, widen};
+    .product = {product<Float32>, product<Float16>, product<BFloat16>, product<Q8>, product<Q4>},
+    .expand_lane = {expand_lane<Float32>, expand_lane<Float16>, expand_lane<BFloat16>,
+                    expand_lane<Q8>, expand_lane<Q4>},
+    .rms_norm = rms_norm,
+    .swiglu = swiglu,
+    .rotate = rotate,
+    .narrow = narrow,
+    .widen = widen};
 
 }  // namespace llm::LLM_ISA

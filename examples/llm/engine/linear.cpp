@@ -20,15 +20,100 @@ PartRow find_row(std::initializer_list<const Matrix*> parts, int64_t row) {
   return {};
 }
 
-template <typename Element>
-void pack_lane(const Element* row, int64_t cols, Element* lane) {
-  for (int64_t k = 0; k < cols; ++k) lane[k * kPanelWidth] = row ? row[k] : Element{};
+// The panel format that holds the values of `format`.
+PanelFormat panel_format(ElementFormat format) {
+  switch (format) {
+    case ElementFormat::kFloat16:
+      return PanelFormat::kFloat16;
+    case ElementFormat::kBFloat16:
+      return PanelFormat::kBFloat16;
+    case ElementFormat::kQ8_0:
+      return PanelFormat::kQ8;
+    case ElementFormat::kQ4_0:
+    case ElementFormat::kQ4_1:
+      return PanelFormat::kQ4;
+    case ElementFormat::kFloat32:
+    case ElementFormat::kQ6_K:
+      break;
+  }
+  return PanelFormat::kFloat32;
 }
 
-float widen_one(uint16_t bits, rapt::DType dtype) {
+// Bytes of `depth` input features of a panel.
+int64_t bytes_of(PanelFormat format, int64_t depth) {
+  switch (format) {
+    case PanelFormat::kFloat32:
+      return depth * kPanelWidth * 4;
+    case PanelFormat::kFloat16:
+    case PanelFormat::kBFloat16:
+      return depth * kPanelWidth * 2;
+    case PanelFormat::kQ8:
+      return depth / kQuantisedDepth * kQ8BlockBytes;
+    case PanelFormat::kQ4:
+      return depth / kQuantisedDepth * kQ4BlockBytes;
+  }
+  return 0;
+}
+
+template <typename Element>
+void pack_lane(const void* row, int64_t cols, std::byte* panel, int64_t lane) {
+  for (int64_t k = 0; k < cols; ++k)
+    std::memcpy(panel + (k * kPanelWidth + lane) * sizeof(Element),
+                static_cast<const Element*>(row) + k, sizeof(Element));
+}
+
+// Q8_0 blocks (ElementFormat) into a lane of a panel.
+void pack_q8(const std::byte* row, int64_t cols, std::byte* panel, int64_t lane) {
+  for (int64_t k = 0; k < cols; k += kQuantisedDepth, row += 34, panel += kQ8BlockBytes) {
+    std::memcpy(panel + 2 * lane, row, 2);
+    for (int64_t i = 0; i < kQuantisedDepth; ++i)
+      panel[2 * kPanelWidth + i * kPanelWidth + lane] = row[2 + i];
+  }
+}
+
+// -8 d of an fp16 d, which an fp16 holds: -8 is a power of two, and a scale of 8192 or more would
+// make the file's own values infinite.
+uint16_t minus_eight_times(uint16_t d) {
+  const Kernels& kernels = kernels_for(rapt::CpuIsa::kBaseline);
   float value;
-  kernels_for(rapt::CpuIsa::kBaseline).widen(&bits, dtype, 1, &value);
-  return value;
+  kernels.widen(&d, rapt::DType::kFloat16, 1, &value);
+  value *= -8;
+  uint16_t bits;
+  kernels.narrow(&value, rapt::DType::kFloat16, 1, &bits);
+  return bits;
+}
+
+// Q4_0 or Q4_1 blocks, whose byte i holds elements i and i + 16, into a lane of a panel, whose
+// bytes hold neighbours: Q4_0's d * (q - 8) is d * q + m with m = -8 d.
+void pack_q4(const std::byte* row, int64_t cols, bool has_min, std::byte* panel, int64_t lane) {
+  const int64_t header = has_min ? 4 : 2;
+  for (int64_t k = 0; k < cols; k += kQuantisedDepth, row += header + 16, panel += kQ4BlockBytes) {
+    uint16_t d, m;
+    std::memcpy(&d, row, 2);
+    if (has_min)
+      std::memcpy(&m, row + 2, 2);
+    else
+      m = minus_eight_times(d);
+    std::memcpy(panel + 2 * lane, &d, 2);
+    std::memcpy(panel + 2 * (kPanelWidth + lane), &m, 2);
+    const auto quant = [&](int64_t i) {
+      const auto pair = row[header + i % 16];
+      return i < 16 ? pair & std::byte{15} : pair >> 4;
+    };
+    for (int64_t i = 0; i < kQuantisedDepth; i += 2)
+      panel[4 * kPanelWidth + i / 2 * kPanelWidth + lane] = quant(i) | quant(i + 1) << 4;
+  }
+}
+
+// Where this thread expands a panel; grows and stays.
+float* thread_scratch(int64_t num_floats) {
+  thread_local AlignedBuffer<float> buffer;
+  thread_local int64_t size = 0;
+  if (size < num_floats) {
+    buffer = AlignedBuffer<float>(num_floats);
+    size = num_floats;
+  }
+  return buffer.data();
 }
 
 }  // namespace
@@ -39,66 +124,74 @@ Activations::Activations(int64_t num_rows, int64_t cols)
       values_(static_cast<size_t>(num_rows * stride_)) {}
 
 Linear::Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool)
-    : cols_((*parts.begin())->cols()), dtype_((*parts.begin())->dtype()) {
+    : cols_((*parts.begin())->cols()), format_(panel_format((*parts.begin())->format())) {
   for (const Matrix* part : parts) {
     rows_ += part->rows();
-    if (part->dtype() != dtype_) dtype_ = rapt::DType::kFloat32;  // holds the others exactly
+    if (panel_format(part->format()) != format_) format_ = PanelFormat::kFloat32;
   }
-  const int64_t num_panels = (rows_ + kPanelWidth - 1) / kPanelWidth;
-  panels_ = Matrix(dtype_, num_panels, cols_ * kPanelWidth);
-  pool.run(static_cast<int32_t>(num_panels), [&](int32_t panel) {
-    std::vector<float> widened(static_cast<size_t>(cols_));
+  num_panels_ = (rows_ + kPanelWidth - 1) / kPanelWidth;
+  panels_ = AlignedBuffer<std::byte>(num_panels_ * panel_bytes());
+  pool.run(static_cast<int32_t>(num_panels_), [&](int32_t index) {
+    std::byte* panel = panels_.data() + index * panel_bytes();
+    if ((index + 1) * kPanelWidth > rows_)  // lanes past the last row: zeros, and never read
+      std::memset(panel, 0, static_cast<size_t>(panel_bytes()));
     for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
-      const auto [part, row] = find_row(parts, panel * kPanelWidth + lane);
-      const int64_t to = panel * kPanelWidth * cols_ + lane;
-      const auto* bits =
-          part ? reinterpret_cast<const uint16_t*>(part->data()) + row * cols_ : nullptr;
-      if (dtype_ != rapt::DType::kFloat32) {
-        pack_lane(bits, cols_, reinterpret_cast<uint16_t*>(panels_.data()) + to);
-      } else if (part && part->dtype() != rapt::DType::kFloat32) {
-        kernels_for(rapt::CpuIsa::kBaseline).widen(bits, part->dtype(), cols_, widened.data());
-        pack_lane<float>(widened.data(), cols_, panels_.f32() + to);
-      } else {
-        pack_lane(part ? part->f32() + row * cols_ : nullptr, cols_, panels_.f32() + to);
-      }
+      const auto [part, row] = find_row(parts, index * kPanelWidth + lane);
+      if (part) pack_row(part, row, panel, lane);
     }
   });
 }
 
+int64_t Linear::panel_bytes() const {
+  return bytes_of(format_, cols_);
+}
+
+void Linear::pack_row(const Matrix* part, int64_t part_row, std::byte* panel, int64_t lane) const {
+  const std::byte* row = part->data() + part_row * part->row_bytes();
+  switch (format_) {
+    case PanelFormat::kFloat16:
+    case PanelFormat::kBFloat16:
+      return pack_lane<uint16_t>(row, cols_, panel, lane);
+    case PanelFormat::kQ8:
+      return pack_q8(row, cols_, panel, lane);
+    case PanelFormat::kQ4:
+      return pack_q4(row, cols_, part->format() == ElementFormat::kQ4_1, panel, lane);
+    case PanelFormat::kFloat32: {
+      std::vector<float> values(static_cast<size_t>(cols_));
+      to_float(part->format(), {row, static_cast<size_t>(part->row_bytes())}, values);
+      return pack_lane<float>(values.data(), cols_, panel, lane);
+    }
+  }
+}
+
 void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& x, int64_t num_rows,
                    Activations& out, bool accumulate) const {
-  const auto product = dtype_ == rapt::DType::kFloat32    ? kernels.product_f32
-                       : dtype_ == rapt::DType::kBFloat16 ? kernels.product_bf16
-                                                          : kernels.product_f16;
-  const int64_t panel_bytes = cols_ * kPanelWidth * static_cast<int64_t>(rapt::size_of(dtype_));
+  const auto product = kernels.product[static_cast<size_t>(format_)];
   // A task is some panels: for one row of a small matrix a panel is too little to hand over.
   constexpr int64_t kGrainFlops = 1 << 16;
   const int64_t panel_flops = 2 * cols_ * kPanelWidth * std::max<int64_t>(num_rows, 1);
   const int64_t grain = (kGrainFlops + panel_flops - 1) / panel_flops;
-  pool.run_ranges(panels_.rows(), grain, [&](int64_t begin, int64_t end) {
+  pool.run_ranges(num_panels_, grain, [&](int64_t begin, int64_t end) {
+    float* scratch = thread_scratch(cols_ * kPanelWidth);
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t column = panel * kPanelWidth;
       product({.x = x.row(0),
                .x_stride = x.stride(),
                .num_rows = num_rows,
                .depth = cols_,
-               .panel = panels_.data() + panel * panel_bytes,
+               .panel = panels_.data() + panel * panel_bytes(),
                .out = out.row(0) + column,
                .out_stride = out.stride(),
                .num_columns = std::min(kPanelWidth, rows_ - column),
-               .accumulate = accumulate});
+               .accumulate = accumulate,
+               .scratch = scratch});
     }
   });
 }
 
-void Linear::copy_row(int64_t r, float* values) const {
-  const int64_t first = r / kPanelWidth * kPanelWidth * cols_ + r % kPanelWidth;
-  for (int64_t k = 0; k < cols_; ++k) {
-    const int64_t at = first + k * kPanelWidth;
-    values[k] = dtype_ == rapt::DType::kFloat32
-                    ? panels_.f32()[at]
-                    : widen_one(reinterpret_cast<const uint16_t*>(panels_.data())[at], dtype_);
-  }
+void Linear::copy_row(const Kernels& kernels, int64_t r, float* values) const {
+  kernels.expand_lane[static_cast<size_t>(format_)](
+      panels_.data() + r / kPanelWidth * panel_bytes(), cols_, r % kPanelWidth, values);
 }
 
 }  // namespace llm

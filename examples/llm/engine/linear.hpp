@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "llm/engine/kernels.hpp"
@@ -10,6 +12,25 @@
 #include "llm/model/matrix.hpp"
 
 namespace llm {
+
+// Memory for whole vectors, uninitialised.
+template <typename T>
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t count)
+      : data_(static_cast<T*>(::operator new(static_cast<size_t>(count) * sizeof(T), kAlignment))) {
+  }
+
+  T* data() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(T* data) const { ::operator delete(data, kAlignment); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
 
 // Rows of activations, fp32. A row's stride is padded off multiples of 4 KiB, at which all rows
 // would compete for the same few lines of the first-level cache.
@@ -32,27 +53,28 @@ class Activations {
 class Linear {
  public:
   Linear() = default;
-  // All parts have the same number of columns, of fp32, fp16 or bf16. Kept in their dtype if they
-  // have the same one, else in fp32.
+  // All parts have the same number of columns. Weights keep their format, or one that holds the
+  // same values in as many bytes; Q6_K, and parts of different formats, become fp32.
   Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool);
 
   int64_t rows() const { return rows_; }  // output features
   int64_t cols() const { return cols_; }  // input features
-  // Bytes a product reads: weights as stored, without padding.
-  int64_t weight_bytes() const {
-    return rows_ * cols_ * static_cast<int64_t>(rapt::size_of(dtype_));
-  }
+  // Bytes a product reads, without padding.
+  int64_t weight_bytes() const { return rows_ * panel_bytes() / kPanelWidth; }
 
   // out[r, :] (+)= W x[r, :] for r in [0, num_rows).
   void apply(const Kernels& kernels, ThreadPool& pool, const Activations& x, int64_t num_rows,
              Activations& out, bool accumulate = false) const;
   // Row `r` of W as fp32: an embedding.
-  void copy_row(int64_t r, float* values) const;
+  void copy_row(const Kernels& kernels, int64_t r, float* values) const;
 
  private:
-  int64_t rows_ = 0, cols_ = 0;
-  rapt::DType dtype_ = rapt::DType::kFloat32;
-  Matrix panels_;  // [num_panels, cols * 32]
+  int64_t panel_bytes() const;
+  void pack_row(const Matrix* part, int64_t part_row, std::byte* panel, int64_t lane) const;
+
+  int64_t rows_ = 0, cols_ = 0, num_panels_ = 0;
+  PanelFormat format_ = PanelFormat::kFloat32;
+  AlignedBuffer<std::byte> panels_;
 };
 
 }  // namespace llm

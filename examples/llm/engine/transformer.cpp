@@ -209,7 +209,7 @@ TensorView Transformer::forward(const Step& step) {
   find_rotations(step);
   pool_.run_ranges(step.num_tokens(), 4, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
-      embedding_.copy_row(step.tokens[static_cast<size_t>(t)], x_.row(t));
+      embedding_.copy_row(kernels_, step.tokens[static_cast<size_t>(t)], x_.row(t));
   });
   for (Block& block : blocks_) run_block(step, block);
 

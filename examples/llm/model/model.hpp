@@ -66,19 +66,19 @@ struct Model {
 
 struct LoadOptions {
   int32_t num_threads = 0;  // 0 = the processors there are
-  // Keep matrices that the file stores in fp16 or bf16 as they are. Off: every weight is fp32.
-  // Norms are fp32 either way.
-  bool keep_16_bit = false;
+  // Keep matrices in the format in which the file stores them. Off: every weight is fp32. Norms are
+  // fp32 either way.
+  bool keep_format = false;
 };
 
 // Loads a GGUF file, a llama2.c .bin, a .safetensors file with its config.json beside it, or a
 // directory with config.json and model.safetensors or model.safetensors.index.json. What `path` is
 // follows from its content, not from its name.
 //
-// Quantised weights are dequantised with the arithmetic of their format in fp32. Throws rapt::Error
-// naming the file, the tensor, the value and its bound: kIo for a file that is unreadable,
-// truncated or contradicts itself, kInvalidArgument for a sound one that asks for what is not
-// supported.
+// Quantised weights, unless kept, are dequantised with the arithmetic of their format in fp32.
+// Throws rapt::Error naming the file, the tensor, the value and its bound: kIo for a file that is
+// unreadable, truncated or contradicts itself, kInvalidArgument for a sound one that asks for what
+// is not supported.
 Model load_model(const std::string& path, const LoadOptions& options = {});
 
 }  // namespace llm

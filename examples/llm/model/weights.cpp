@@ -66,12 +66,9 @@ void refuse_overlaps(const std::vector<StoredTensor>& tensors, const std::string
   }
 }
 
-rapt::DType loaded_dtype(const WeightSlot& slot, ElementFormat format, const LoadOptions& options) {
-  if (options.keep_16_bit && !slot.is_norm) {
-    if (format == ElementFormat::kFloat16) return rapt::DType::kFloat16;
-    if (format == ElementFormat::kBFloat16) return rapt::DType::kBFloat16;
-  }
-  return rapt::DType::kFloat32;
+ElementFormat loaded_format(const WeightSlot& slot, ElementFormat format,
+                            const LoadOptions& options) {
+  return options.keep_format && !slot.is_norm ? format : ElementFormat::kFloat32;
 }
 
 // Rows [first, last) of a matrix.
@@ -85,7 +82,7 @@ struct Strip {
     const int64_t cols = target->cols();
     const int64_t row_bytes = cols / info.block_elems * info.block_bytes;
     const auto stored = source->bytes.subspan(first * row_bytes, (last - first) * row_bytes);
-    if (target->dtype() == rapt::DType::kFloat32) {
+    if (target->format() == ElementFormat::kFloat32) {
       to_float(source->format, stored,
                {target->f32() + first * cols, static_cast<size_t>((last - first) * cols)});
     } else {
@@ -168,7 +165,7 @@ void fill_weights(const std::vector<WeightSlot>& slots, const std::vector<Stored
   for (size_t i = 0; i < slots.size(); ++i) {
     const WeightSlot& slot = slots[i];
     try {
-      *slot.target = Matrix(loaded_dtype(slot, tensors[i].format, options), slot.rows, slot.cols);
+      *slot.target = Matrix(loaded_format(slot, tensors[i].format, options), slot.rows, slot.cols);
     } catch (const std::bad_alloc&) {
       fail(rapt::ErrorCode::kOutOfMemory, file, ": no memory for the ", slot.rows, " x ", slot.cols,
            " elements of ", tensors[i].name);

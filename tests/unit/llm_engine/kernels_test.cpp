@@ -38,15 +38,15 @@ TEST(EngineKernels, product_agrees_with_fp64) {
                          .out = out.data(),
                          .out_stride = kOutStride,
                          .num_columns = columns,
-                         .accumulate = accumulate};
-          const Kernels& kernels = kernels_for(isa);
-          if (dtype == DType::kFloat32) {
-            kernels.product_f32(p);
-          } else {
-            p.panel = reinterpret_cast<const std::byte*>(dtype == DType::kFloat16 ? half.data()
-                                                                                  : brain.data());
-            (dtype == DType::kFloat16 ? kernels.product_f16 : kernels.product_bf16)(p);
+                         .accumulate = accumulate,
+                         .scratch = nullptr};
+          auto format = PanelFormat::kFloat32;
+          if (dtype != DType::kFloat32) {
+            const bool is_half = dtype == DType::kFloat16;
+            format = is_half ? PanelFormat::kFloat16 : PanelFormat::kBFloat16;
+            p.panel = reinterpret_cast<const std::byte*>(is_half ? half.data() : brain.data());
           }
+          kernels_for(isa).product[static_cast<size_t>(format)](p);
           for (int64_t r = 0; r < kRows; ++r) {
             for (int64_t c = 0; c < kOutStride; ++c) {
               const float got = out[static_cast<size_t>(r * kOutStride + c)];
@@ -81,15 +81,16 @@ TEST(EngineKernels, a_row_has_the_same_bits_among_any_number_of_rows) {
   const std::vector<float> panel = test::noise(kDepth * kPanelWidth, 4);
   for (const rapt::CpuIsa isa : test::levels()) {
     const auto product = [&](int64_t first, int64_t rows, float* out) {
-      kernels_for(isa).product_f32({.x = x.data() + first * kDepth,
-                                    .x_stride = kDepth,
-                                    .num_rows = rows,
-                                    .depth = kDepth,
-                                    .panel = reinterpret_cast<const std::byte*>(panel.data()),
-                                    .out = out,
-                                    .out_stride = kPanelWidth,
-                                    .num_columns = kPanelWidth,
-                                    .accumulate = false});
+      kernels_for(isa).product[0]({.x = x.data() + first * kDepth,
+                                   .x_stride = kDepth,
+                                   .num_rows = rows,
+                                   .depth = kDepth,
+                                   .panel = reinterpret_cast<const std::byte*>(panel.data()),
+                                   .out = out,
+                                   .out_stride = kPanelWidth,
+                                   .num_columns = kPanelWidth,
+                                   .accumulate = false,
+                                   .scratch = nullptr});
     };
     std::vector<float> alone(kMostRows * kPanelWidth), together(alone.size());
     for (int64_t r = 0; r < kMostRows; ++r) product(r, 1, alone.data() + r * kPanelWidth);
@@ -99,6 +100,70 @@ TEST(EngineKernels, a_row_has_the_same_bits_among_any_number_of_rows) {
                             static_cast<size_t>(rows * kPanelWidth) * sizeof(float)),
                 0)
           << to_string(isa) << " " << rows;
+    }
+  }
+}
+
+// Blocks whose scales and quants are all different, against their values written out.
+TEST(EngineKernels, quantised_products_have_the_bits_of_the_expanded_weights) {
+  constexpr int64_t kMostRows = 20, kDepth = 96;
+  const std::vector<float> x = test::noise(kMostRows * kDepth, 10);
+  const std::vector<float> noise = test::noise(kDepth * kPanelWidth, 11);
+  for (const bool is_q4 : {false, true}) {
+    const int64_t block_bytes = is_q4 ? kQ4BlockBytes : kQ8BlockBytes;
+    std::vector<std::byte> panel(static_cast<size_t>(kDepth / kQuantisedDepth * block_bytes));
+    std::vector<float> weights(kDepth * kPanelWidth);
+    for (int64_t k = 0; k < kDepth; ++k) {
+      std::byte* block = panel.data() + k / kQuantisedDepth * block_bytes;
+      for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
+        const auto first = static_cast<size_t>(k / kQuantisedDepth * kPanelWidth + lane);
+        const uint16_t d = rapt::float_to_float16(noise[first]);
+        const uint16_t m = rapt::float_to_float16(noise[first + 500]);
+        std::memcpy(block + 2 * lane, &d, 2);
+        const auto at = static_cast<size_t>(k * kPanelWidth + lane);
+        const int64_t i = k % kQuantisedDepth;
+        if (is_q4) {
+          const auto q = static_cast<int>((noise[at] + 1) * 8);
+          std::memcpy(block + 2 * (kPanelWidth + lane), &m, 2);
+          std::byte& pair = block[4 * kPanelWidth + i / 2 * kPanelWidth + lane];
+          pair |= static_cast<std::byte>(i % 2 ? q << 4 : q);
+          weights[at] =
+              rapt::float16_to_float(d) * static_cast<float>(q) + rapt::float16_to_float(m);
+        } else {
+          const auto q = static_cast<int8_t>(noise[at] * 128);
+          std::memcpy(block + 2 * kPanelWidth + i * kPanelWidth + lane, &q, 1);
+          weights[at] = rapt::float16_to_float(d) * static_cast<float>(q);
+        }
+      }
+    }
+    alignas(64) float scratch[kDepth * kPanelWidth];
+    const auto format = static_cast<size_t>(is_q4 ? PanelFormat::kQ4 : PanelFormat::kQ8);
+    for (const rapt::CpuIsa isa : test::levels()) {
+      for (const int64_t rows : {int64_t{1}, int64_t{3}, int64_t{8}, kMostRows}) {
+        std::vector<float> expected(kMostRows * kPanelWidth), got(expected.size());
+        PanelProduct p{.x = x.data(),
+                       .x_stride = kDepth,
+                       .num_rows = rows,
+                       .depth = kDepth,
+                       .panel = reinterpret_cast<const std::byte*>(weights.data()),
+                       .out = expected.data(),
+                       .out_stride = kPanelWidth,
+                       .num_columns = kPanelWidth,
+                       .accumulate = false,
+                       .scratch = scratch};
+        kernels_for(isa).product[0](p);
+        p.panel = panel.data();
+        p.out = got.data();
+        kernels_for(isa).product[format](p);
+        EXPECT_EQ(got, expected) << to_string(isa) << " q4 " << is_q4 << " rows " << rows;
+      }
+      for (const int64_t lane : {0, 13, 31}) {
+        std::vector<float> values(kDepth);
+        kernels_for(isa).expand_lane[format](panel.data(), kDepth, lane, values.data());
+        for (int64_t k = 0; k < kDepth; ++k)
+          ASSERT_EQ(values[static_cast<size_t>(k)],
+                    weights[static_cast<size_t>(k * kPanelWidth + lane)]);
+      }
     }
   }
 }

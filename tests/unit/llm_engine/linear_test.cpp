@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "core/float16.hpp"
@@ -10,55 +11,94 @@
 namespace llm {
 namespace {
 
-Matrix make_matrix(int64_t rows, int64_t cols, uint32_t seed, rapt::DType dtype) {
-  Matrix matrix(dtype, rows, cols);
+// Any bytes are a quantised matrix, but scales should be small numbers: exponent bits of fp16 that
+// leave values near one.
+Matrix make_matrix(int64_t rows, int64_t cols, uint32_t seed, ElementFormat format) {
+  Matrix matrix(format, rows, cols);
   const std::vector<float> values = test::noise(static_cast<size_t>(rows * cols), seed);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (dtype == rapt::DType::kFloat32) {
-      matrix.f32()[i] = values[i];
-    } else {
+  const FormatInfo& info = info_of(format);
+  for (size_t i = 0; i < matrix.bytes(); ++i)
+    matrix.data()[i] =
+        static_cast<std::byte>(static_cast<int>((values[i % values.size()] + 1) * 127));
+  if (format == ElementFormat::kFloat32) std::memcpy(matrix.data(), values.data(), matrix.bytes());
+  if (format == ElementFormat::kBFloat16) {
+    for (size_t i = 0; i < values.size(); ++i) {
       const uint16_t bits = rapt::float_to_bfloat16(values[i]);
       std::memcpy(matrix.data() + 2 * i, &bits, 2);
     }
   }
+  if (info.block_elems == 1) return matrix;
+  const int64_t scale_at = format == ElementFormat::kQ6_K ? 208 : 0;
+  for (int64_t block = 0; block < rows * cols / info.block_elems; ++block) {
+    const uint16_t d = rapt::float_to_float16(values[static_cast<size_t>(block)] / 16);
+    std::memcpy(matrix.data() + block * info.block_bytes + scale_at, &d, 2);
+    if (format == ElementFormat::kQ4_1)
+      std::memcpy(matrix.data() + block * info.block_bytes + 2, &d, 2);
+  }
   return matrix;
 }
 
-float element(const Matrix& matrix, int64_t row, int64_t col) {
-  const int64_t at = row * matrix.cols() + col;
-  if (matrix.dtype() == rapt::DType::kFloat32) return matrix.f32()[at];
-  uint16_t bits;
-  std::memcpy(&bits, matrix.data() + 2 * at, 2);
-  return rapt::bfloat16_to_float(bits);
+// By the loader's arithmetic.
+std::vector<float> values_of(const Matrix& matrix) {
+  std::vector<float> values(static_cast<size_t>(matrix.rows() * matrix.cols()));
+  to_float(matrix.format(), {matrix.data(), matrix.bytes()}, values);
+  return values;
 }
 
-// Parts whose rows end within panels, of one type or mixed.
+// Parts whose rows end within panels, of one format or mixed; many rows and few.
 TEST(Linear, is_its_parts_one_after_the_other) {
-  constexpr int64_t kCols = 50, kTokens = 6;
+  constexpr int64_t kCols = 256, kMostTokens = 20;
+  constexpr ElementFormat kFormats[] = {ElementFormat::kFloat32, ElementFormat::kBFloat16,
+                                        ElementFormat::kQ8_0,    ElementFormat::kQ4_0,
+                                        ElementFormat::kQ4_1,    ElementFormat::kQ6_K};
   ThreadPool pool(2);
-  for (const rapt::DType second : {rapt::DType::kFloat32, rapt::DType::kBFloat16}) {
-    for (const rapt::DType first : {rapt::DType::kFloat32, rapt::DType::kBFloat16}) {
+  const Kernels& kernels = kernels_for(rapt::host_cpu().isa);
+  for (const ElementFormat first : kFormats) {
+    for (const ElementFormat second : kFormats) {
       const Matrix a = make_matrix(40, kCols, 1, first), b = make_matrix(7, kCols, 2, second);
+      std::vector<float> weights = values_of(a);
+      const std::vector<float> tail = values_of(b);
+      weights.insert(weights.end(), tail.begin(), tail.end());
       const Linear linear({&a, &b}, pool);
       ASSERT_EQ(linear.rows(), 47);
-      Activations x(kTokens, kCols), out(kTokens, 47);
-      const std::vector<float> values = test::noise(kTokens * kCols, 3);
-      for (int64_t t = 0; t < kTokens; ++t) std::copy_n(values.data() + t * kCols, kCols, x.row(t));
-      linear.apply(kernels_for(rapt::host_cpu().isa), pool, x, kTokens, out);
-      std::vector<float> row(kCols);
+      Activations x(kMostTokens, kCols);
+      const std::vector<float> values = test::noise(kMostTokens * kCols, 3);
+      for (int64_t t = 0; t < kMostTokens; ++t)
+        std::copy_n(values.data() + t * kCols, kCols, x.row(t));
       for (int64_t r = 0; r < 47; ++r) {
-        linear.copy_row(r, row.data());
-        for (int64_t k = 0; k < kCols; ++k)
-          ASSERT_EQ(row[static_cast<size_t>(k)], r < 40 ? element(a, r, k) : element(b, r - 40, k));
-        for (int64_t t = 0; t < kTokens; ++t) {
-          double sum = 0;
-          for (int64_t k = 0; k < kCols; ++k)
-            sum += static_cast<double>(row[static_cast<size_t>(k)]) * x.row(t)[k];
-          ASSERT_NEAR(out.row(t)[r], sum, 1e-5);
+        std::vector<float> row(kCols);
+        linear.copy_row(kernels, r, row.data());
+        ASSERT_EQ(
+            row, std::vector<float>(weights.begin() + r * kCols, weights.begin() + (r + 1) * kCols))
+            << info_of(first).name << " " << info_of(second).name << " row " << r;
+      }
+      for (const int64_t tokens : {int64_t{2}, kMostTokens}) {
+        Activations out(tokens, 47);
+        linear.apply(kernels, pool, x, tokens, out);
+        for (int64_t t = 0; t < tokens; ++t) {
+          for (int64_t r = 0; r < 47; ++r) {
+            double sum = 0, bound = 0;
+            for (int64_t k = 0; k < kCols; ++k) {
+              const double term =
+                  static_cast<double>(weights[static_cast<size_t>(r * kCols + k)]) * x.row(t)[k];
+              sum += term;
+              bound += std::fabs(term);
+            }
+            ASSERT_NEAR(out.row(t)[r], sum, 1e-6 * bound);
+          }
         }
       }
     }
   }
+}
+
+TEST(Linear, counts_its_bytes_as_they_are_stored) {
+  ThreadPool pool(1);
+  const Matrix q4 = make_matrix(64, 256, 1, ElementFormat::kQ4_1);
+  const Matrix q8 = make_matrix(64, 256, 1, ElementFormat::kQ8_0);
+  const Matrix bf16 = make_matrix(5, 256, 1, ElementFormat::kBFloat16);
+  for (const Matrix* matrix : {&q4, &q8, &bf16})
+    EXPECT_EQ(Linear({matrix}, pool).weight_bytes(), static_cast<int64_t>(matrix->bytes()));
 }
 
 }  // namespace

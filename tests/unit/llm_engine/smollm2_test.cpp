@@ -32,7 +32,7 @@ class SmolLm2 : public testing::Test {
       requests.push_back({.prompt = prompt["prompt_ids"].get<std::vector<int32_t>>(),
                           .max_tokens = 48,
                           .sampling = {.temperature = 0}});
-    Engine engine(load_model(kModel, {.keep_16_bit = true}),
+    Engine engine(load_model(kModel, {.keep_format = true}),
                   {.kv_format = kv_format, .num_pages = 16});
     return engine.generate(requests);
   }

@@ -59,8 +59,8 @@ TEST(LoadGguf, reads_config_and_weights) {
 
 TEST(LoadGguf, reads_16_bit_tensors_as_fp32_or_keeps_them) {
   const TinyLlama tiny;
-  for (const auto& [type, dtype] :
-       {std::pair{1u, rapt::DType::kFloat16}, std::pair{30u, rapt::DType::kBFloat16}}) {
+  for (const auto& [type, format] :
+       {std::pair{1u, ElementFormat::kFloat16}, std::pair{30u, ElementFormat::kBFloat16}}) {
     const auto pack = [&](const std::vector<float>& values) {
       return type == 1 ? test::as_half(values) : test::as_bfloat(values);
     };
@@ -69,9 +69,9 @@ TEST(LoadGguf, reads_16_bit_tensors_as_fp32_or_keeps_them) {
           stored = {type, pack(weight.values)};
         });
     test::expect_weights(load(file), tiny);
-    const Model kept = load(file, {.keep_16_bit = true});
-    EXPECT_EQ(kept.layers[0].attention_norm.dtype(), rapt::DType::kFloat32);
-    EXPECT_EQ(kept.layers[1].w_down.dtype(), dtype);
+    const Model kept = load(file, {.keep_format = true});
+    EXPECT_EQ(kept.layers[0].attention_norm.format(), ElementFormat::kFloat32);
+    EXPECT_EQ(kept.layers[1].w_down.format(), format);
     const std::string wanted = pack(tiny.weights()[18].values);
     ASSERT_EQ(kept.layers[1].w_down.bytes(), wanted.size());
     EXPECT_EQ(std::memcmp(kept.layers[1].w_down.data(), wanted.data(), wanted.size()), 0);
@@ -91,6 +91,9 @@ TEST(LoadGguf, reads_quantised_tensors) {
         }
       });
   test::expect_weights(load(file), tiny);
+  const Model kept = load(file, {.keep_format = true});
+  EXPECT_EQ(kept.layers[0].wq.format(), ElementFormat::kQ8_0);
+  EXPECT_EQ(kept.final_norm.format(), ElementFormat::kFloat32);
 }
 
 TEST(LoadGguf, mixes_formats_by_tensor) {

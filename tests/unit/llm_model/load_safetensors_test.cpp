@@ -44,9 +44,9 @@ TEST(LoadSafetensors, reads_config_and_weights_of_each_dtype) {
     EXPECT_DOUBLE_EQ(model.config.rope_frequencies[1], 0.1);
   }
   const Model kept =
-      load(tiny.config_json(), safetensors(tiny.weights(), "BF16"), {.keep_16_bit = true});
-  EXPECT_EQ(kept.layers[0].wq.dtype(), rapt::DType::kBFloat16);
-  EXPECT_EQ(kept.final_norm.dtype(), rapt::DType::kFloat32);
+      load(tiny.config_json(), safetensors(tiny.weights(), "BF16"), {.keep_format = true});
+  EXPECT_EQ(kept.layers[0].wq.format(), ElementFormat::kBFloat16);
+  EXPECT_EQ(kept.final_norm.format(), ElementFormat::kFloat32);
 }
 
 TEST(LoadSafetensors, unties_embeddings_and_ignores_a_tied_classifier) {

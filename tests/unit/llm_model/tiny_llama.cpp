@@ -165,7 +165,7 @@ void expect_weights(const Model& model, const TinyLlama& tiny) {
     const Matrix& matrix = matrix_of(model, tiny, i);
     ASSERT_EQ(matrix.rows(), all[i].rows);
     ASSERT_EQ(matrix.cols(), all[i].cols);
-    ASSERT_EQ(matrix.dtype(), rapt::DType::kFloat32);
+    ASSERT_EQ(matrix.format(), ElementFormat::kFloat32);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(matrix.data()) % 64, 0u);
     const std::vector<float> loaded(matrix.f32(), matrix.f32() + all[i].values.size());
     EXPECT_EQ(loaded, all[i].values);
