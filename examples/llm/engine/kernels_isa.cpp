@@ -11,7 +11,7 @@
 
 #include "llm/engine/kernels.hpp"
 
-#if defined(__F16C__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -53,8 +53,47 @@ template <typename T>
                                (reinterpret_cast<Bits>(no) & ~mask));
 }
 
+// kLanes bytes or 16-bit numbers as 32-bit ones. Written out, because GCC 12 converts vectors of
+// different widths element by element.
+[[gnu::always_inline]] inline Ints widen_uint8(const std::byte* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Ints>(_mm512_maskz_cvtepu8_epi32(0xffff, load<__m128i>(from)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Ints>(_mm256_cvtepu8_epi32(_mm_set_epi64x(0, load<int64_t>(from))));
+#elif defined(__SSE2__)
+  const __m128i zero = _mm_setzero_si128(), bytes = _mm_cvtsi32_si128(load<int32_t>(from));
+  return reinterpret_cast<Ints>(_mm_unpacklo_epi16(_mm_unpacklo_epi8(bytes, zero), zero));
+#else
+  using Bytes = uint8_t __attribute__((vector_size(kLanes)));
+  return __builtin_convertvector(load<Bytes>(from), Ints);
+#endif
+}
+
+[[gnu::always_inline]] inline Ints widen_int8(const std::byte* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Ints>(_mm512_maskz_cvtepi8_epi32(0xffff, load<__m128i>(from)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Ints>(_mm256_cvtepi8_epi32(_mm_set_epi64x(0, load<int64_t>(from))));
+#else
+  return widen_uint8(from) << 24 >> 24;
+#endif
+}
+
+[[gnu::always_inline]] inline Bits widen_uint16(const std::byte* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Bits>(_mm512_maskz_cvtepu16_epi32(0xffff, load<__m256i>(from)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Bits>(_mm256_cvtepu16_epi32(load<__m128i>(from)));
+#elif defined(__SSE2__)
+  const __m128i halves = _mm_set_epi64x(0, load<int64_t>(from));
+  return reinterpret_cast<Bits>(_mm_unpacklo_epi16(halves, _mm_setzero_si128()));
+#else
+  return __builtin_convertvector(load<Half>(from), Bits);
+#endif
+}
+
 [[gnu::always_inline]] inline Vec widen_bfloat16(const std::byte* from) {
-  return reinterpret_cast<Vec>(__builtin_convertvector(load<Half>(from), Bits) << 16);
+  return reinterpret_cast<Vec>(widen_uint16(from) << 16);
 }
 
 [[gnu::always_inline]] inline Vec widen_float16(const std::byte* from) {
@@ -63,7 +102,7 @@ template <typename T>
 #elif defined(__F16C__)
   return reinterpret_cast<Vec>(_mm256_cvtph_ps(load<__m128i>(from)));
 #else
-  const Bits half = __builtin_convertvector(load<Half>(from), Bits);
+  const Bits half = widen_uint16(from);
   const Bits sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
   // Exponent and mantissa in fp32's places; the product puts the exponent's bias right, for
   // subnormals too. Infinity and NaN need the largest exponent.
@@ -101,14 +140,13 @@ using BFloat16 = Sixteen<widen_bfloat16>;
 struct Q8 {
   static constexpr int kDepth = kQuantisedDepth, kStep = 1;
   static constexpr int64_t kBytes = kQ8BlockBytes;
-  using Quants = int8_t __attribute__((vector_size(kLanes)));
   [[gnu::always_inline]] explicit Q8(const std::byte* at) : quants(at + 2 * kPanelWidth) {
     for (int v = 0; v < kVectors; ++v) scales[v] = widen_float16(at + v * kLanes * 2);
   }
   [[gnu::always_inline]] void expand(int k, Vec (&weights)[kStep][kVectors]) const {
     for (int v = 0; v < kVectors; ++v) {
-      const auto q = load<Quants>(quants + k * kPanelWidth + v * kLanes);
-      weights[0][v] = __builtin_convertvector(__builtin_convertvector(q, Ints), Vec) * scales[v];
+      const Ints q = widen_int8(quants + k * kPanelWidth + v * kLanes);
+      weights[0][v] = __builtin_convertvector(q, Vec) * scales[v];
     }
   }
   Vec scales[kVectors];
@@ -118,7 +156,6 @@ struct Q8 {
 struct Q4 {
   static constexpr int kDepth = kQuantisedDepth, kStep = 2;
   static constexpr int64_t kBytes = kQ4BlockBytes;
-  using Pairs = uint8_t __attribute__((vector_size(kLanes)));
   [[gnu::always_inline]] explicit Q4(const std::byte* at) : quants(at + 4 * kPanelWidth) {
     for (int v = 0; v < kVectors; ++v) {
       scales[v] = widen_float16(at + v * kLanes * 2);
@@ -127,8 +164,7 @@ struct Q4 {
   }
   [[gnu::always_inline]] void expand(int k, Vec (&weights)[kStep][kVectors]) const {
     for (int v = 0; v < kVectors; ++v) {
-      const auto pairs = load<Pairs>(quants + k / 2 * kPanelWidth + v * kLanes);
-      const Ints q = __builtin_convertvector(pairs, Ints);
+      const Ints q = widen_uint8(quants + k / 2 * kPanelWidth + v * kLanes);
       weights[0][v] = __builtin_convertvector(q & 15, Vec) * scales[v] + mins[v];
       weights[1][v] = __builtin_convertvector(q >> 4, Vec) * scales[v] + mins[v];
     }
