@@ -123,7 +123,7 @@ class Decoder {
   void find_visible() {
     keys_ = {work_.key_end, work_.key_begin};
     for (int r = 0; r < rows_; r++) {
-      const Range own = visible_range(problem_, request_, work_, token_of(r), token_of(r));
+      const Range own = visible_range(problem_, request_, work_, token_of(r));
       ranges_[r] = own;
       if (own.begin >= own.end) continue;
       keys_ = {smaller(keys_.begin, own.begin), larger(keys_.end, own.end)};

@@ -30,6 +30,7 @@ struct PrefillScratch {
   int key_block, units, value_dims, max_rows, query_stride, score_stride, probability_stride;
   Element *keys, *values, *queries, *probabilities;
   float *scores, *outputs;
+  Row* rows;
   RowState* states;
   uint32_t* seen;
   size_t bytes;
@@ -57,6 +58,7 @@ struct PrefillScratch {
     place(scores, size_t{1} * Tile::kRowBlock * score_stride);
     place(probabilities, kInPlace ? 0 : size_t{1} * Tile::kRowBlock * probability_stride);
     place(outputs, size_t{1} * max_rows * value_dims);
+    place(rows, max_rows);
     place(states, max_rows);
     place(seen, key_block / 32);
     if constexpr (kInPlace) probabilities = scores;
@@ -77,13 +79,19 @@ struct PrefillPass {
   int head, first, count;
   ScoreRule rule;
 
-  int token_of(int row) const { return (first + row) / problem.group; }
+  // What rows [row, last_row] see: both ends of what a row sees grow with it.
   Range visible(int row, int last_row) const {
-    return visible_range(problem, request, work, token_of(row), token_of(last_row));
+    return {scratch.rows[row].keys.begin, scratch.rows[last_row].keys.end};
   }
 
   void run() const {
-    for (int row = 0; row < count; row++) scratch.states[row] = {kMinusInfinity, 0};
+    int token = first / problem.group, member = first % problem.group;
+    for (int row = 0; row < count; row++) {
+      scratch.rows[row] = {token, head * problem.group + member,
+                           visible_range(problem, request, work, token)};
+      scratch.states[row] = {kMinusInfinity, 0};
+      if (++member == problem.group) member = 0, token++;
+    }
     float* const o = scratch.outputs;
     for (int i = 0; i < round_up_to(count, Tile::kRows) * scratch.value_dims; i += kWidth)
       store(o + i, zero());
@@ -126,8 +134,9 @@ struct PrefillPass {
   // A bit for each key of the block that the custom mask shows to some row.
   void mark_seen(int block, Range keys) const {
     for (int i = 0; i < scratch.key_block / 32; i++) scratch.seen[i] = 0;
-    for (int token = token_of(0); token <= token_of(count - 1); token++) {
-      const Range own = visible_range(problem, request, work, token, token);
+    const int last_token = scratch.rows[count - 1].token;
+    for (int token = scratch.rows[0].token; token <= last_token; token++) {
+      const Range own = visible_range(problem, request, work, token);
       const Range here{larger(own.begin, keys.begin), smaller(own.end, keys.end)};
       for (int key = here.begin; key < here.end;) {
         const int bit = (key - block) % 32, n = smaller(32 - bit, here.end - key);
@@ -190,13 +199,11 @@ struct PrefillPass {
 
   // Softmax of a row, and what it does to the row's output.
   void soften(int row, int slot, int block, Range tile) const {
-    const int member = (first + row) % problem.group;
     float* const o = scratch.outputs + int64_t{row} * scratch.value_dims;
     prefetch(o, 4 * scratch.value_dims);
-    const Row self{token_of(row), head * problem.group + member,
-                   within_block(visible(row, row), block)};
     const float rescale = softmax_row<T, Products>(
-        rule, problem, request, self, block, tile, scratch.scores + slot * scratch.score_stride,
+        rule, problem, request, scratch.rows[row], block, tile,
+        scratch.scores + slot * scratch.score_stride,
         scratch.probabilities + slot * scratch.probability_stride, scratch.states[row]);
     if (rescale == 1) return;
     for (int dim = 0; dim < scratch.value_dims; dim += kWidth)

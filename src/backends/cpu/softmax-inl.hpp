@@ -31,15 +31,16 @@ inline ScoreRule score_rule(const Problem& problem, int head) {
   return {scale, problem.softcap, problem.softcap != 0 || problem.alibi_slopes || !(scale > 0)};
 }
 
-// What a row needs to know of itself in a block of keys that begins at key `block`.
+// Which query a row is.
 struct Row {
   int token, query_head;
-  Range keys;  // of the block that it sees, relative to the block
+  Range keys;  // that it sees by position
 };
 
-// Scores of keys [first, last) of the block, in place; hidden ones become -inf.
+// Scores of keys [first, last) of the block, in place; those outside `seen` or hidden by the custom
+// mask become -inf. `block` is the block's first key.
 inline void apply(const ScoreRule& rule, const Problem& problem, const Request& request,
-                  const Row& row, int block, int first, int last, float* s) {
+                  const Row& row, int block, Range seen, int first, int last, float* s) {
   const float slope = problem.alibi_slopes ? problem.alibi_slopes[row.query_head] * kLog2E : 0.0f;
   const int64_t position = int64_t{row.token} + request.kv_len - request.query_len - block;
   for (int key = first; key < last; key += kWidth) {
@@ -53,8 +54,8 @@ inline void apply(const ScoreRule& rule, const Problem& problem, const Request& 
       }
     }
     // Lanes [hidden, shown) are keys that the row sees.
-    const int hidden = clamp(row.keys.begin - key, 0, kWidth);
-    const int shown = clamp(row.keys.end - key, 0, kWidth);
+    const int hidden = clamp(seen.begin - key, 0, kWidth);
+    const int shown = clamp(seen.end - key, 0, kWidth);
     uint32_t bits = ((1u << shown) - 1) & ~((1u << hidden) - 1);
     if (problem.custom_mask && shown > hidden)
       bits &= mask_bits(problem, request, row.token, block + key, shown);
@@ -86,17 +87,19 @@ inline float softmax_row(const ScoreRule& rule, const Problem& problem, const Re
                          const Row& row, int block, Range tile, float* s,
                          typename Products::Element* p, RowState& state) {
   constexpr int kGrain = Products::kStep * kWidth;
-  const bool sees = row.keys.begin < row.keys.end;
-  const int first = sees ? row.keys.begin / kGrain * kGrain : tile.end;
-  const int last = sees ? round_up_to(row.keys.end, kGrain) : tile.end;
+  const Range seen{larger(row.keys.begin - block, tile.begin),
+                   smaller(row.keys.end - block, tile.end)};
+  const bool sees = seen.begin < seen.end;
+  const int first = sees ? seen.begin / kGrain * kGrain : tile.end;
+  const int last = sees ? round_up_to(seen.end, kGrain) : tile.end;
   const Vec zeros[Products::kStep] = {};
   for (int key = tile.begin; key < first; key += kGrain)
     Products::store_probabilities(p + key, zeros);
   for (int key = last; key < tile.end; key += kGrain) Products::store_probabilities(p + key, zeros);
   if (!sees) return 1;
 
-  const bool whole = first == row.keys.begin && last == row.keys.end && !problem.custom_mask;
-  if (rule.in_advance || !whole) apply(rule, problem, request, row, block, first, last, s);
+  const bool whole = first == seen.begin && last == seen.end && !problem.custom_mask;
+  if (rule.in_advance || !whole) apply(rule, problem, request, row, block, seen, first, last, s);
 
   float rescale = 1;
   const float top = largest(s, first, last);

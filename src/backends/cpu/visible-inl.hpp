@@ -26,19 +26,20 @@ struct Range {
   int begin, end;
 };
 
-// The smallest range of the work's keys that holds what queries [first, last] see by position:
-// both ends of what a query sees grow with it.
+// Keys of the work that a query sees by position. Both ends grow with the query, also where the
+// range is empty: what several queries see lies between the first one's begin and the last one's
+// end.
 inline Range visible_range(const Problem& problem, const Request& request, const Work& work,
-                           int first, int last) {
+                           int token) {
   const bool bounded = problem.window_left != -1 && problem.window_right != -1;
   if (bounded && problem.window_left + problem.window_right < 0)
     return {work.key_begin, work.key_begin};  // the band itself is empty
-  const int64_t lowest = int64_t{first} + request.kv_len - request.query_len;
-  const int64_t highest = int64_t{last} + request.kv_len - request.query_len;
-  int64_t begin = work.key_begin, end = smaller(work.key_end, request.kv_len);
-  if (problem.window_left != -1) begin = larger(begin, lowest - problem.window_left);
-  if (problem.window_right != -1) end = smaller(end, highest + problem.window_right + 1);
-  if (end <= begin) return {work.key_begin, work.key_begin};
+  const int64_t p = int64_t{token} + request.kv_len - request.query_len;
+  const int64_t low = work.key_begin,
+                high = larger(smaller(work.key_end, request.kv_len), work.key_begin);
+  int64_t begin = low, end = high;
+  if (problem.window_left != -1) begin = smaller(larger(low, p - problem.window_left), high);
+  if (problem.window_right != -1) end = larger(smaller(high, p + problem.window_right + 1), low);
   return {static_cast<int>(begin), static_cast<int>(end)};
 }
 
