@@ -391,7 +391,7 @@ class Decoder {
     const int64_t dim = problem_.head_dim_vo;
     for (int64_t d = 0; d < dim; d += Rows::kValueStep) {
       Vec vecs[kVecs];
-      Rows::load_output(row, d, vecs);
+      Rows::load_output(row + d, vecs);
       for (int i = 0; i < kVecs; i++) {
         const int64_t at = d + i * kWidth;
         if (at + kWidth <= dim)

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/visible-inl.hpp"
+
 namespace rapt::cpu {
 namespace {
 
@@ -18,46 +20,43 @@ inline const T* row_at(const std::byte* token, int64_t offset) {
   return reinterpret_cast<const T*>(token + offset);
 }
 
-// Lane i of the result is the sum of rows[i]'s lanes, in the same order for every i.
-inline Vec lane_sums(Vec (&rows)[kWidth]) {
-  transpose(rows);
-  for (int half = kWidth / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) rows[i] = rows[i] + rows[i + half];
-  return rows[0];
-}
-
 template <typename T>
 struct FloatRows {
-  using Query = float;        // how a query row is kept
-  using Probability = float;  // how a probability is kept
-  static constexpr int64_t kQueryStep = kWidth;
-  static constexpr int64_t kValueStep = kWidth;  // output rows are padded to a multiple of this
+  using Query = float;                       // how a query row is kept
+  using Probability = float;                 // how a probability is kept
+  static constexpr int kValueStep = kWidth;  // output rows are padded to a multiple of this
 
-  static void store_query(float* query, const T* row, int64_t dim) {
-    int64_t d = 0;
+  static void store_query(float* query, const T* row, int dim) {
+    int d = 0;
     for (; d + kWidth <= dim; d += kWidth) store(query + d, load(row + d));
-    if (d < dim) store(query + d, load(row + d, first_lanes(static_cast<int>(dim - d))));
+    if (d < dim) store(query + d, load(row + d, first_lanes(dim - d)));
   }
 
   // Lane r * kKeys + k of the result is query row r times key k, for kRows * kKeys == kWidth.
   template <int kRows, int kKeys>
   static Vec scores(const float* query, int64_t query_stride, const std::byte* const* keys,
-                    int64_t offset, int64_t dim) {
+                    int64_t offset, int dim) {
     Vec sums[kWidth];
+#pragma GCC unroll 16
     for (Vec& sum : sums) sum = zero();
-    int64_t d = 0;
+    int d = 0;
     for (; d + kWidth <= dim; d += kWidth) {
       Vec key[kKeys];
+#pragma GCC unroll 16
       for (int k = 0; k < kKeys; k++) key[k] = load(row_at<T>(keys[k], offset) + d);
+#pragma GCC unroll 16
       for (int r = 0; r < kRows; r++) {
         const Vec q = load(query + r * query_stride + d);
+#pragma GCC unroll 16
         for (int k = 0; k < kKeys; k++) sums[r * kKeys + k] = fma(q, key[k], sums[r * kKeys + k]);
       }
     }
     if (d < dim) {
-      const Mask tail = first_lanes(static_cast<int>(dim - d));
+      const Mask tail = first_lanes(dim - d);
+#pragma GCC unroll 16
       for (int k = 0; k < kKeys; k++) {
         const Vec key = load(row_at<T>(keys[k], offset) + d, tail);
+#pragma GCC unroll 16
         for (int r = 0; r < kRows; r++)
           sums[r * kKeys + k] = fma(load(query + r * query_stride + d), key, sums[r * kKeys + k]);
       }
@@ -70,14 +69,14 @@ struct FloatRows {
   }
 
   // out[r] = out[r] * decay[r] + sum over keys of probability[r][k] * value[k], for kRows rows.
-  // `zeros` is a row of zeros to fill up with (PairRows).
+  // `zeros` is a row of zeros to fill up with (Bf16Rows).
   template <int kRows>
   static void accumulate(float* out, int64_t out_stride, const float* decay,
                          const float* probability, int64_t probability_stride,
-                         const std::byte* const* values, int num_keys, int64_t offset, int64_t dim,
+                         const std::byte* const* values, int num_keys, int64_t offset, int dim,
                          const std::byte* /*zeros*/) {
     constexpr int kMaxVecs = kAccumulators / kRows < 8 ? kAccumulators / kRows : 8;
-    int64_t d = 0;
+    int d = 0;
     for (; d + kMaxVecs * kWidth <= dim; d += kMaxVecs * kWidth)
       accumulate_vecs<kRows, kMaxVecs>(out + d, out_stride, decay, probability, probability_stride,
                                        values, num_keys, offset + d * int64_t{sizeof(T)});
@@ -89,7 +88,8 @@ struct FloatRows {
       accumulate_vecs<kRows, 1>(out + d, out_stride, decay, probability, probability_stride, values,
                                 num_keys, offset + d * int64_t{sizeof(T)});
     if (d == dim) return;
-    const Mask tail = first_lanes(static_cast<int>(dim - d));
+    const Mask tail = first_lanes(dim - d);
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; r++) {
       Vec sum = load(out + r * out_stride + d) * set1(decay[r]);
       for (int k = 0; k < num_keys; k++)
@@ -104,23 +104,30 @@ struct FloatRows {
                               const float* probability, int64_t probability_stride,
                               const std::byte* const* values, int num_keys, int64_t offset) {
     Vec sums[kRows][kVecs];
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; r++)
+#pragma GCC unroll 16
       for (int i = 0; i < kVecs; i++)
         sums[r][i] = load(out + r * out_stride + i * kWidth) * set1(decay[r]);
     for (int k = 0; k < num_keys; k++) {
       Vec value[kVecs];
+#pragma GCC unroll 16
       for (int i = 0; i < kVecs; i++) value[i] = load(row_at<T>(values[k], offset) + i * kWidth);
+#pragma GCC unroll 16
       for (int r = 0; r < kRows; r++) {
         const Vec p = broadcast(probability + r * probability_stride + k);
+#pragma GCC unroll 16
         for (int i = 0; i < kVecs; i++) sums[r][i] = fma(p, value[i], sums[r][i]);
       }
     }
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; r++)
+#pragma GCC unroll 16
       for (int i = 0; i < kVecs; i++) store(out + r * out_stride + i * kWidth, sums[r][i]);
   }
 
-  // Elements [d, d + kValueStep) of an output row as accumulate() keeps it, in order.
-  static void load_output(const float* out, int64_t d, Vec* vecs) { vecs[0] = load(out + d); }
+  // kValueStep elements of an output row as accumulate() keeps it, in order.
+  static void load_output(const float* out, Vec* vecs) { vecs[0] = load(out); }
 };
 
 // Which rows a cache of element type T is read as; an instruction set's own come from a header

@@ -1,5 +1,6 @@
 #include "backends/cpu/simd/avx512_bf16.hpp"
 
+#include "backends/cpu/bf16_rows-inl.hpp"
 #include "backends/cpu/decode-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 #include "backends/cpu/pair_products-inl.hpp"

@@ -131,6 +131,21 @@ inline void store(T* p, Vec x, Mask mask) {
   _mm256_mask_storeu_epi16(p, mask, narrow(T{}, x));
 }
 
+inline Vec lane_sums(const Vec (&r)[kWidth]) {
+  Vec t[8], u[4], w[2];
+  for (int i = 0; i < 8; i++)
+    t[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) + _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  for (int i = 0; i < 4; i++) {
+    const __m512d a = _mm512_castps_pd(t[2 * i]), b = _mm512_castps_pd(t[2 * i + 1]);
+    u[i] =
+        _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) + _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+  }
+  for (int i = 0; i < 2; i++)
+    w[i] = _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88) +
+           _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0xdd);
+  return _mm512_shuffle_f32x4(w[0], w[1], 0x88) + _mm512_shuffle_f32x4(w[0], w[1], 0xdd);
+}
+
 inline void transpose(Vec (&r)[kWidth]) {
   __m512i t[16], u[16];
   for (int i = 0; i < 8; i++) {

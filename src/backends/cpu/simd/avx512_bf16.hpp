@@ -32,6 +32,28 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+// Elements [0, 2 * kWidth) of two rows, element by element as pairs, in the order that unlace()
+// undoes; zeros from num_elements on.
+struct LacedPairs {
+  Pairs first, second;
+};
+inline LacedPairs lace(__m512i low, __m512i high) {
+  return {as_pairs(_mm512_unpacklo_epi16(low, high)), as_pairs(_mm512_unpackhi_epi16(low, high))};
+}
+inline LacedPairs lace(const BFloat* low, const BFloat* high) {
+  return lace(_mm512_loadu_si512(low), _mm512_loadu_si512(high));
+}
+inline LacedPairs lace(const BFloat* low, const BFloat* high, int num_elements) {
+  const __mmask32 mask = (uint32_t{1} << num_elements) - 1;  // num_elements < 32
+  return lace(_mm512_maskz_loadu_epi16(mask, low), _mm512_maskz_loadu_epi16(mask, high));
+}
+inline void unlace(Vec first, Vec second, Vec* in_order) {
+  in_order[0] = _mm512_permutex2var_ps(
+      first, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), second);
+  in_order[1] = _mm512_permutex2var_ps(
+      first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
+      second);
+}
 // Lane i holds the pair low[i], high[i] as bits; zeros outside the mask.
 inline Vec interleave(const BFloat* low, const BFloat* high, Mask mask) {
   const __m512i a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, low));

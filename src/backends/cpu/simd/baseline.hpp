@@ -156,6 +156,11 @@ inline void store(T* p, Vec x, Mask mask) {
     if (mask.lanes[i]) p[i] = copy[i];
 }
 
+// Lane i is the sum of r[i]'s lanes, added in the same order for every i.
+inline Vec lane_sums(const Vec (&r)[kWidth]) {
+  return Vec{reduce_add(r[0]), reduce_add(r[1]), reduce_add(r[2]), reduce_add(r[3])};
+}
+
 // Lane j of r[i] becomes lane i of r[j]. Moves only: any bits pass unchanged.
 inline void transpose(Vec (&r)[kWidth]) {
   const Vec a{r[0][0], r[1][0], r[2][0], r[3][0]}, b{r[0][1], r[1][1], r[2][1], r[3][1]};

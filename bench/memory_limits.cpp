@@ -1,0 +1,63 @@
+#include "bench/memory_limits.hpp"
+
+#include <atomic>
+#include <chrono>
+
+namespace rapt::bench {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+uint64_t line(const std::byte* p) {
+  return *reinterpret_cast<const uint64_t*>(p);
+}
+
+// Four sums, so that adding is not what takes time.
+uint64_t read(const std::byte* p, int64_t bytes) {
+  uint64_t sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kLine <= bytes; i += 4 * kLine)
+    for (int64_t j = 0; j < 4; j++) sum[j] += line(p + i + j * kLine);
+  for (; i < bytes; i += kLine) sum[0] += line(p + i);
+  return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+// The same, and of every line another one `ahead` bytes further along the runs.
+uint64_t read_ahead(std::span<const Run> runs, int64_t ahead) {
+  uint64_t sum = 0;
+  size_t next = 0;
+  int64_t at = ahead;
+  for (const Run& run : runs)
+    for (int64_t i = 0; i < run.bytes; i += kLine, at += kLine) {
+      while (next < runs.size() && at >= runs[next].bytes) at -= runs[next++].bytes;
+      if (next < runs.size()) __builtin_prefetch(runs[next].data + at);
+      sum += line(run.data + i);
+    }
+  return sum;
+}
+
+}  // namespace
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double read_runs(Threads& threads, std::span<const Run> runs, int64_t prefetch_ahead) {
+  static std::atomic<uint64_t> sink;
+  const auto shares = static_cast<size_t>(threads.size());
+  const double start = seconds_now();
+  threads.run([&](int32_t i) {
+    const auto slot = static_cast<size_t>(i);
+    const size_t begin = runs.size() * slot / shares, end = runs.size() * (slot + 1) / shares;
+    const std::span<const Run> own = runs.subspan(begin, end - begin);
+    uint64_t sum = 0;
+    if (prefetch_ahead > 0)
+      sum = read_ahead(own, prefetch_ahead);
+    else
+      for (const Run& run : own) sum += read(run.data, run.bytes);
+    sink.fetch_add(sum, std::memory_order_relaxed);
+  });
+  return seconds_now() - start;
+}
+
+}  // namespace rapt::bench
