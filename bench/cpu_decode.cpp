@@ -150,10 +150,9 @@ DecodeFigures measure(const DecodeCase& c, double seconds) {
     args.v = cache.v;
     args.out = out_view;
     const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-    args.workspace = {
-        reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
-                                               kWorkspaceAlignment),
-        plan.workspace_bytes()};
+    args.workspace = {reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) /
+                                              kWorkspaceAlignment * kWorkspaceAlignment),
+                      plan.workspace_bytes()};
     const double start = seconds_now();
     attention.run(plan, args);
     return seconds_now() - start;

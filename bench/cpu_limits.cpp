@@ -119,7 +119,9 @@ const char* to_string(Unit unit) {
   return "unknown";
 }
 
-bool has(Unit unit) { return loop_of(unit) != nullptr; }
+bool has(Unit unit) {
+  return loop_of(unit) != nullptr;
+}
 
 double peak_flops(Unit unit, int num_threads, double seconds) {
   const Loop loop = loop_of(unit);

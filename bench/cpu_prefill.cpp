@@ -53,8 +53,8 @@ PrefillBench::PrefillBench(const PrefillShape& shape, const cpu::Kernels& kernel
       const float x = cycle[i % cycle.size()];
       const uint16_t half =
           shape.dtype == DType::kFloat16 ? float_to_float16(x) : float_to_bfloat16(x);
-      std::memcpy(tensor.data() + i * element,
-                  element == 4 ? static_cast<const void*>(&x) : &half, element);
+      std::memcpy(tensor.data() + i * element, element == 4 ? static_cast<const void*>(&x) : &half,
+                  element);
     }
   };
   const int64_t num_pages = (shape.kv_len + shape.page_size - 1) / shape.page_size;

@@ -1,6 +1,6 @@
 // cpu_prefill [--isa NAME] [--dtype D] [--threads N] [--rounds N] [--dim N] [--queries N]
-// [--keys N,N,...] [--causal]: GFLOP/s of the prefill kernels beside the processor's peaks, measured
-// in interleaved rounds; median [lowest .. highest].
+// [--keys N,N,...] [--causal]: GFLOP/s of the prefill kernels beside the processor's peaks,
+// measured in interleaved rounds; median [lowest .. highest].
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -37,14 +37,22 @@ int main(int argc, char** argv) {
     }
     if (++i == argc) return 2;
     const std::string value = argv[i];
-    if (flag == "--isa") isa = parse_cpu_isa(value).value();
-    else if (flag == "--dtype") base.dtype = parse_dtype(value).value();
-    else if (flag == "--threads") threads = std::stoi(value);
-    else if (flag == "--rounds") rounds = std::stoi(value);
-    else if (flag == "--dim") base.head_dim = std::stoi(value);
-    else if (flag == "--queries") base.query_len = std::stoi(value);
-    else if (flag == "--keys") keys = value;
-    else return 2;
+    if (flag == "--isa")
+      isa = parse_cpu_isa(value).value();
+    else if (flag == "--dtype")
+      base.dtype = parse_dtype(value).value();
+    else if (flag == "--threads")
+      threads = std::stoi(value);
+    else if (flag == "--rounds")
+      rounds = std::stoi(value);
+    else if (flag == "--dim")
+      base.head_dim = std::stoi(value);
+    else if (flag == "--queries")
+      base.query_len = std::stoi(value);
+    else if (flag == "--keys")
+      keys = value;
+    else
+      return 2;
   }
   std::vector<PrefillShape> shapes;
   std::stringstream list(keys);

@@ -14,7 +14,8 @@ class ThreadPool {
   ~ThreadPool();
 
   // task(i) once for every i in [0, num_tasks); returns when all are done. Concurrent callers take
-  // turns.
+  // turns. Called from inside a task, of this pool or another, it runs on the calling thread alone.
+  // After a loop the threads wait for the next one, awake for a short while, then asleep.
   void run(int32_t num_tasks, const std::function<void(int32_t)>& task);
   int32_t num_threads() const;
 

@@ -164,8 +164,9 @@ class Planner {
     int64_t blocks = 1;
     if (lengths.ns > target) {
       const double wanted = std::ceil(lengths.ns / target);
-      const double pieces = std::max(1.0, static_cast<double>(keys.size()) /
-                                              min_piece_keys(costs_.heads, lengths.rows, key_ns));
+      const double shortest = std::max(min_piece_keys(costs_.heads, lengths.rows, key_ns),
+                                       static_cast<double>(costs_.key_align));
+      const double pieces = std::max(1.0, static_cast<double>(keys.size()) / shortest);
       if (pieces < wanted)
         blocks = std::min(costs_.heads, static_cast<int64_t>(std::ceil(wanted / pieces)));
     }

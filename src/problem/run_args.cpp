@@ -9,6 +9,13 @@
 #include "core/check.hpp"
 
 namespace rapt {
+
+// So that check() can be given the tensor, which is described on failure only: a run makes dozens
+// of checks. In no unnamed namespace, where check() would not find it.
+static std::ostream& operator<<(std::ostream& text, const TensorView& tensor) {
+  return text << tensor.describe();
+}
+
 namespace {
 
 constexpr int64_t kAny = -1;  // an axis whose size is checked elsewhere
@@ -26,14 +33,14 @@ void check_tensor(const char* name, const TensorView& tensor, DType dtype,
         static_cast<int>(TensorView::kMaxRank), " axes");
   check(tensor.dtype == dtype, name, " is ", rapt::to_string(tensor.dtype), ": must be ",
         rapt::to_string(dtype));
-  check(tensor.rank == std::ssize(shape), name, " is ", tensor.describe(), ": must have ",
-        shape.size(), " axes");
+  check(tensor.rank == std::ssize(shape), name, " is ", tensor, ": must have ", shape.size(),
+        " axes");
   int64_t axis = 0;
   bool empty = false;
   for (int64_t size : shape) {
-    check(tensor.shape[axis] >= 0, name, " is ", tensor.describe(), ": a size is negative");
-    check(size == kAny || tensor.shape[axis] == size, name, " is ", tensor.describe(), ": axis ",
-          axis, " must be ", size);
+    check(tensor.shape[axis] >= 0, name, " is ", tensor, ": a size is negative");
+    check(size == kAny || tensor.shape[axis] == size, name, " is ", tensor, ": axis ", axis,
+          " must be ", size);
     empty |= tensor.shape[axis] == 0;
     axis++;
   }
@@ -41,9 +48,9 @@ void check_tensor(const char* name, const TensorView& tensor, DType dtype,
         ": this backend runs on ", to_string(device));
   if (empty) return;
   const int32_t last = tensor.rank - 1;
-  check(tensor.shape[last] == 1 || tensor.stride[last] == 1, name, " is ", tensor.describe(),
+  check(tensor.shape[last] == 1 || tensor.stride[last] == 1, name, " is ", tensor,
         ": the last axis must be contiguous");
-  check(tensor.data != nullptr, name, " is ", tensor.describe(), " without data");
+  check(tensor.data != nullptr, name, " is ", tensor, " without data");
   check(reinterpret_cast<uintptr_t>(tensor.data) % size_of(dtype) == 0, name, " is at ",
         tensor.data, ": must be aligned to its ", size_of(dtype), "-byte elements");
   int64_t reach = 0;
@@ -71,8 +78,8 @@ void check_output(const char* name, const TensorView& tensor) {
   }
   int64_t reach = 0;  // check_tensor() has seen that the sum fits
   for (int32_t i = 0; i < num_axes; i++) {
-    check(step(axes[i]) > reach, name, " is ", tensor.describe(), ": axis ", axes[i],
-          " steps over ", step(axes[i]), " elements where ", reach + 1,
+    check(step(axes[i]) > reach, name, " is ", tensor, ": axis ", axes[i], " steps over ",
+          step(axes[i]), " elements where ", reach + 1,
           " lie; elements of an output must not overlap");
     reach += (tensor.shape[axes[i]] - 1) * step(axes[i]);
   }
@@ -107,31 +114,29 @@ void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs&
               DeviceKind device) {
   const int64_t num_query_heads = spec.num_query_heads, num_kv_heads = spec.num_kv_heads;
   check_tensor("q", args.q, spec.dtype, {kAny, num_query_heads, spec.head_dim_qk}, device);
-  check(args.q.shape[0] >= shape.num_tokens, "q is ", args.q.describe(), ": the plan has ",
-        shape.num_tokens, " tokens");
+  check(args.q.shape[0] >= shape.num_tokens, "q is ", args.q, ": the plan has ", shape.num_tokens,
+        " tokens");
   if (spec.is_paged()) {
     const DType dtype = cache_dtype(spec);
     check_tensor("k", args.k, dtype, {kAny, spec.page_size, num_kv_heads, spec.head_dim_qk},
                  device);
     check_tensor("v", args.v, dtype, {kAny, spec.page_size, num_kv_heads, spec.dim_vo()}, device);
-    check(args.k.shape[0] >= shape.num_pages && args.v.shape[0] >= shape.num_pages, "k is ",
-          args.k.describe(), " and v is ", args.v.describe(), ": the plan's pool has ",
-          shape.num_pages, " pages");
+    check(args.k.shape[0] >= shape.num_pages && args.v.shape[0] >= shape.num_pages, "k is ", args.k,
+          " and v is ", args.v, ": the plan's pool has ", shape.num_pages, " pages");
   } else {
     check_tensor("k", args.k, spec.dtype, {kAny, num_kv_heads, spec.head_dim_qk}, device);
     check_tensor("v", args.v, spec.dtype, {kAny, num_kv_heads, spec.dim_vo()}, device);
     check(args.k.shape[0] >= shape.num_kv_rows && args.v.shape[0] >= shape.num_kv_rows, "k is ",
-          args.k.describe(), " and v is ", args.v.describe(), ": kv_start ends at ",
-          shape.num_kv_rows);
+          args.k, " and v is ", args.v, ": kv_start ends at ", shape.num_kv_rows);
   }
   check_tensor("out", args.out, spec.dtype, {kAny, num_query_heads, spec.dim_vo()}, device);
   check_output("out", args.out);
-  check(args.out.shape[0] >= shape.num_tokens, "out is ", args.out.describe(), ": the plan has ",
+  check(args.out.shape[0] >= shape.num_tokens, "out is ", args.out, ": the plan has ",
         shape.num_tokens, " tokens");
   if (check_presence("lse", args.lse, spec.needs_lse, "needs_lse")) {
     check_tensor("lse", args.lse, DType::kFloat32, {num_query_heads, kAny}, device);
     check_output("lse", args.lse);
-    check(args.lse.shape[1] >= shape.num_tokens, "lse is ", args.lse.describe(), ": the plan has ",
+    check(args.lse.shape[1] >= shape.num_tokens, "lse is ", args.lse, ": the plan has ",
           shape.num_tokens, " tokens");
   }
   if (check_presence("alibi_slopes", args.alibi_slopes, spec.alibi, "alibi"))
@@ -163,8 +168,8 @@ void validate(const AttentionSpec& spec, const WriteKvArgs& args, DeviceKind dev
   const int64_t num_slots = args.slot_mapping.shape[0];
   check_tensor("k", args.k, spec.dtype, {kAny, spec.num_kv_heads, spec.head_dim_qk}, device);
   check_tensor("v", args.v, spec.dtype, {kAny, spec.num_kv_heads, spec.dim_vo()}, device);
-  check(args.k.shape[0] >= num_slots && args.v.shape[0] >= num_slots, "k is ", args.k.describe(),
-        " and v is ", args.v.describe(), ": slot_mapping has ", num_slots, " entries");
+  check(args.k.shape[0] >= num_slots && args.v.shape[0] >= num_slots, "k is ", args.k, " and v is ",
+        args.v, ": slot_mapping has ", num_slots, " entries");
   check_tensor("cache.k", args.cache.k, dtype,
                {kAny, spec.page_size, spec.num_kv_heads, spec.head_dim_qk}, device);
   check_tensor("cache.v", args.cache.v, dtype,

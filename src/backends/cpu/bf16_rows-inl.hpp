@@ -53,17 +53,17 @@ struct Bf16Rows {
   }
 
   // Output rows are kept laced: load_output() puts them in order.
-  template <int kRows>
+  template <int kRows, typename Prefetch>
   static void accumulate(float* out, int64_t out_stride, const float* decay,
                          const BFloat* probability, int64_t probability_stride,
                          const std::byte* const* values, int num_keys, int64_t offset, int dim,
-                         const std::byte* zeros) {
+                         const std::byte* zeros, Prefetch prefetch) {
     constexpr int kMaxGroups = kRows == 4 ? 2 : 4;
     int d = 0;
     auto take = [&]<int kGroups>(int last_elements) {
       accumulate_groups<kRows, kGroups>(out + d, out_stride, decay, probability, probability_stride,
                                         values, num_keys, offset + d * int64_t{sizeof(BFloat)},
-                                        zeros, last_elements);
+                                        zeros, last_elements, prefetch);
       d += kGroups * kValueStep;
     };
     while (d + kMaxGroups * kValueStep <= dim) take.template operator()<kMaxGroups>(kValueStep);
@@ -73,11 +73,11 @@ struct Bf16Rows {
   }
 
   // kGroups groups of kValueStep elements, the last of last_elements.
-  template <int kRows, int kGroups>
+  template <int kRows, int kGroups, typename Prefetch>
   static void accumulate_groups(float* out, int64_t out_stride, const float* decay,
                                 const BFloat* probability, int64_t probability_stride,
                                 const std::byte* const* values, int num_keys, int64_t offset,
-                                const std::byte* zeros, int last_elements) {
+                                const std::byte* zeros, int last_elements, Prefetch prefetch) {
     Vec sums[kRows][2 * kGroups];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; r++)
@@ -85,6 +85,7 @@ struct Bf16Rows {
       for (int i = 0; i < 2 * kGroups; i++)
         sums[r][i] = load(out + r * out_stride + i * kWidth) * set1(decay[r]);
     for (int k = 0; k < num_keys; k += 2) {
+      prefetch(2 * kGroups);  // as many lines as are read here
       const BFloat* low = row_at<BFloat>(values[k], offset);
       // An odd last key is paired with zeros, whose probability is 0 too.
       const BFloat* high = k + 1 < num_keys ? row_at<BFloat>(values[k + 1], offset)

@@ -23,6 +23,8 @@ namespace {
 
 constexpr int kMaxDecodeRows = 16;
 constexpr int kBlockKeys = 32;  // as many as bits of a mask
+// Room for a tile of keys that begins at the last one.
+constexpr int kScoreStride = kBlockKeys + kWidth;
 constexpr int64_t kCacheLine = 64;
 
 // Where rows of one call live in scratch; the same for every instruction set and element type up to
@@ -76,6 +78,13 @@ class Decoder {
     queries_ = scratch + layout_.zeros_bytes;
     outs_ = queries_ + heads_ * layout_.query_bytes;
     states_ = outs_ + heads_ * layout_.out_bytes;
+    const int64_t k_bytes = problem.head_dim_qk * int64_t{sizeof(T)};
+    const int64_t v_bytes = problem.head_dim_vo * int64_t{sizeof(T)};
+    const bool neighbours = problem.k_head_stride == k_bytes && problem.v_head_stride == v_bytes;
+    k_lines_ = static_cast<int>((k_bytes + kCacheLine - 1) / kCacheLine);
+    run_heads_ = neighbours ? heads_ : 1;
+    k_run_bytes_ = run_heads_ * k_bytes;
+    v_run_bytes_ = run_heads_ * v_bytes;
   }
 
   // Rows [row_begin, row_begin + num_rows), at most kMaxDecodeRows.
@@ -91,11 +100,10 @@ class Decoder {
     int first = keys_.begin / kBlockKeys * kBlockKeys;
     if (keys_.begin < keys_.end) locate(first, blocks[0]);
     for (; first < keys_.end; first += kBlockKeys, current ^= 1) {
-      next_ = &blocks[current ^ 1];
-      next_token_ = next_head_ = 0;
-      next_->begin = next_->end = 0;
-      if (first + kBlockKeys < keys_.end) locate(first + kBlockKeys, *next_);
-      next_token_ = next_->begin;
+      TokenBlock& next = blocks[current ^ 1];
+      next.begin = next.end = 0;
+      if (first + kBlockKeys < keys_.end) locate(first + kBlockKeys, next);
+      prefetch_from(next);
       const TokenBlock& block = blocks[current];
       if (!mask(block)) continue;
       for (int head = 0; head < heads_; head++) take(block, head);
@@ -216,7 +224,7 @@ class Decoder {
 
   template <int kRows>
   void take_tiled(const TokenBlock& block, int head) {
-    alignas(64) float scores[kMaxDecodeRows][kBlockKeys];
+    alignas(64) float scores[kMaxDecodeRows][kScoreStride];
     alignas(64) Probability probabilities[kMaxDecodeRows][2 * kBlockKeys];
     float decay[kMaxDecodeRows];
     score<kRows>(block, head, scores);
@@ -227,7 +235,8 @@ class Decoder {
         Rows::template accumulate<kRows>(
             out(head) + r * layout_.out_stride, layout_.out_stride, decay + r,
             probabilities[r] + first_visible_, 2 * kBlockKeys, block.v + first_visible_,
-            last_visible_ + 1 - first_visible_, offset, problem_.head_dim_vo, zeros_);
+            last_visible_ + 1 - first_visible_, offset, problem_.head_dim_vo, zeros_,
+            [this](int lines) { prefetch(lines); });
       return;
     }
     for (int r = 0; r < rows_; r++) accumulate_own(block, head, r, probabilities[r], decay + r);
@@ -248,12 +257,13 @@ class Decoder {
     own[count] = Probability{};
     const int64_t offset = int64_t{work_.kv_head_begin + head} * problem_.v_head_stride;
     Rows::template accumulate<1>(out(head) + r * layout_.out_stride, layout_.out_stride, decay, own,
-                                 0, values, count, offset, problem_.head_dim_vo, zeros_);
+                                 0, values, count, offset, problem_.head_dim_vo, zeros_,
+                                 [this](int lines) { prefetch(lines); });
   }
 
   // Dot products of every row with the block's keys [first_visible_, last_visible_].
   template <int kRows>
-  void score(const TokenBlock& block, int head, float (*scores)[kBlockKeys]) {
+  void score(const TokenBlock& block, int head, float (*scores)[kScoreStride]) {
     constexpr int kKeys = kWidth / kRows;
     const int64_t offset = int64_t{work_.kv_head_begin + head} * problem_.k_head_stride;
     for (int i = first_visible_; i <= last_visible_; i += kKeys) {
@@ -264,37 +274,54 @@ class Decoder {
         store(tile, Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride,
                                                         layout_.query_stride, keys, offset,
                                                         problem_.head_dim_qk));
-        const int count = smaller(kKeys, last_visible_ + 1 - i);
         for (int row = 0; row < kRows; row++)
-          __builtin_memcpy(scores[r + row] + i, tile + row * kKeys,
-                           static_cast<size_t>(count) * sizeof(float));
+          __builtin_memcpy(scores[r + row] + i, tile + row * kKeys, kKeys * sizeof(float));
       }
-      prefetch_next(kKeys);
+      prefetch(kKeys * k_lines_);
     }
   }
 
-  // Rows of the next block in the order they lie in memory.
-  void prefetch_next(int count) {
-    const bool tokens_first = problem_.k_head_stride > problem_.k_token_stride;
-    const int64_t k_bytes = problem_.head_dim_qk * int64_t{sizeof(T)};
-    const int64_t v_bytes = problem_.head_dim_vo * int64_t{sizeof(T)};
-    for (; count > 0; count--) {
-      if (next_token_ >= next_->end || next_head_ >= heads_) return;
-      const int64_t head = work_.kv_head_begin + next_head_;
-      const std::byte* k = next_->k[next_token_] + head * problem_.k_head_stride;
-      const std::byte* v = next_->v[next_token_] + head * problem_.v_head_stride;
-      for (int64_t at = 0; at < k_bytes; at += kCacheLine) __builtin_prefetch(k + at, 0, 3);
-      for (int64_t at = 0; at < v_bytes; at += kCacheLine) __builtin_prefetch(v + at, 0, 3);
-      if (tokens_first) {
-        if (++next_token_ == next_->end) next_token_ = next_->begin, next_head_++;
-      } else {
-        if (++next_head_ == heads_) next_head_ = 0, next_token_++;
-      }
+  // Begins the prefetch of what `block` points to.
+  void prefetch_from(const TokenBlock& block) {
+    next_ = &block;
+    next_token_ = block.begin;
+    next_head_ = 0;
+    next_is_value_ = false;
+    next_line_ = run_end_ = nullptr;
+  }
+
+  // The next lines of the next block, in the order they lie in memory: a few at a time between the
+  // products, for a core can only wait for so many at once.
+  void prefetch(int num_lines) {
+    for (; num_lines > 0; num_lines--, next_line_ += kCacheLine) {
+      if (next_line_ >= run_end_ && !next_run()) return;
+      __builtin_prefetch(next_line_, 0, 2);
     }
+  }
+
+  // A run is a row, or a token's rows of all heads where they are neighbours; a K run is followed
+  // by its V run.
+  bool next_run() {
+    if (next_token_ >= next_->end || next_head_ >= heads_) return false;
+    const int64_t head = work_.kv_head_begin + next_head_;
+    if (!next_is_value_) {
+      next_line_ = next_->k[next_token_] + head * problem_.k_head_stride;
+      run_end_ = next_line_ + k_run_bytes_;
+      next_is_value_ = true;
+      return true;
+    }
+    next_line_ = next_->v[next_token_] + head * problem_.v_head_stride;
+    run_end_ = next_line_ + v_run_bytes_;
+    next_is_value_ = false;
+    if (++next_token_ == next_->end) {
+      next_token_ = next_->begin;
+      next_head_ += run_heads_;
+    }
+    return true;
   }
 
   // Scores to probabilities relative to the row's new maximum; what came before decays.
-  void soften(const TokenBlock& block, int head, float (*scores)[kBlockKeys],
+  void soften(const TokenBlock& block, int head, float (*scores)[kScoreStride],
               Probability (*probabilities)[2 * kBlockKeys], float* decay) {
     constexpr int kVecs = kBlockKeys / kWidth;
     const float scale = problem_.scale * (problem_.k_scale ? scale_of(problem_.k_scale, head) : 1);
@@ -419,8 +446,14 @@ class Decoder {
   bool all_alike_;  // every row sees exactly the keys [first_visible_, last_visible_]
   int first_visible_, last_visible_;
 
-  TokenBlock* next_;
-  int next_token_, next_head_;
+  // Prefetching.
+  int run_heads_;
+  int64_t k_run_bytes_, v_run_bytes_;
+  int k_lines_;  // of a row
+  const TokenBlock* next_ = nullptr;
+  int next_token_ = 0, next_head_ = 0;
+  bool next_is_value_ = false;
+  const std::byte *next_line_ = nullptr, *run_end_ = nullptr;
 };
 
 template <typename T>

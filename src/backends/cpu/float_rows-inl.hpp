@@ -70,23 +70,23 @@ struct FloatRows {
 
   // out[r] = out[r] * decay[r] + sum over keys of probability[r][k] * value[k], for kRows rows.
   // `zeros` is a row of zeros to fill up with (Bf16Rows).
-  template <int kRows>
+  template <int kRows, typename Prefetch>
   static void accumulate(float* out, int64_t out_stride, const float* decay,
                          const float* probability, int64_t probability_stride,
                          const std::byte* const* values, int num_keys, int64_t offset, int dim,
-                         const std::byte* /*zeros*/) {
+                         const std::byte* /*zeros*/, Prefetch prefetch) {
     constexpr int kMaxVecs = kAccumulators / kRows < 8 ? kAccumulators / kRows : 8;
     int d = 0;
     for (; d + kMaxVecs * kWidth <= dim; d += kMaxVecs * kWidth)
       accumulate_vecs<kRows, kMaxVecs>(out + d, out_stride, decay, probability, probability_stride,
-                                       values, num_keys, offset + d * int64_t{sizeof(T)});
+                                       values, num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
     if constexpr (kMaxVecs > 4)
       for (; d + 4 * kWidth <= dim; d += 4 * kWidth)
         accumulate_vecs<kRows, 4>(out + d, out_stride, decay, probability, probability_stride,
-                                  values, num_keys, offset + d * int64_t{sizeof(T)});
+                                  values, num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
     for (; d + kWidth <= dim; d += kWidth)
       accumulate_vecs<kRows, 1>(out + d, out_stride, decay, probability, probability_stride, values,
-                                num_keys, offset + d * int64_t{sizeof(T)});
+                                num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
     if (d == dim) return;
     const Mask tail = first_lanes(dim - d);
 #pragma GCC unroll 16
@@ -99,17 +99,20 @@ struct FloatRows {
     }
   }
 
-  template <int kRows, int kVecs>
+  template <int kRows, int kVecs, typename Prefetch>
   static void accumulate_vecs(float* out, int64_t out_stride, const float* decay,
                               const float* probability, int64_t probability_stride,
-                              const std::byte* const* values, int num_keys, int64_t offset) {
+                              const std::byte* const* values, int num_keys, int64_t offset,
+                              Prefetch prefetch) {
     Vec sums[kRows][kVecs];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; r++)
 #pragma GCC unroll 16
       for (int i = 0; i < kVecs; i++)
         sums[r][i] = load(out + r * out_stride + i * kWidth) * set1(decay[r]);
+    constexpr int kLines = static_cast<int>(kVecs * kWidth * sizeof(T) + 63) / 64;
     for (int k = 0; k < num_keys; k++) {
+      prefetch(kLines);  // as many as are read here
       Vec value[kVecs];
 #pragma GCC unroll 16
       for (int i = 0; i < kVecs; i++) value[i] = load(row_at<T>(values[k], offset) + i * kWidth);
@@ -127,7 +130,9 @@ struct FloatRows {
   }
 
   // kValueStep elements of an output row as accumulate() keeps it, in order.
-  static void load_output(const float* out, Vec* vecs) { vecs[0] = load(out); }
+  static void load_output(const float* out, Vec* vecs) {
+    vecs[0] = load(out);
+  }
 };
 
 // Which rows a cache of element type T is read as; an instruction set's own come from a header
