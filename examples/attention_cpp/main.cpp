@@ -20,6 +20,7 @@ const std::vector<int32_t> query_start{0, 1, 13}, kv_len{20, 12};
 const std::vector<int32_t> page_table{3, 5, 0, -1};
 
 std::vector<float> attend(std::vector<float>& lse) {
+  // begin: choose
   rapt::Context context;
   const rapt::AttentionSpec spec{.num_query_heads = 8,
                                  .num_kv_heads = 2,
@@ -29,6 +30,7 @@ std::vector<float> attend(std::vector<float>& lse) {
                                  .needs_lse = true};
   const rapt::Attention attention(context, spec);
   std::printf("%s runs it; ", rapt::to_string(attention.selection().backend));
+  // end: choose
 
   // begin: pool
   // The caller owns the pool; the geometry says how K and V lie in it.
@@ -50,6 +52,7 @@ std::vector<float> attend(std::vector<float>& lse) {
                       .slot_mapping = TensorView::contiguous(slots.data(), DType::kInt64, {32}),
                       .cache = cache});
 
+  // begin: run
   // Planned once per step, run once per layer.
   const rapt::Plan plan = attention.plan(
       {.query_start = query_start,
@@ -69,6 +72,7 @@ std::vector<float> attend(std::vector<float>& lse) {
                        .out = TensorView::contiguous(out.data(), DType::kFloat32, {13, 8, 64}),
                        .lse = TensorView::contiguous(lse.data(), DType::kFloat32, {8, 13}),
                        .workspace = {workspace.data(), workspace.size() * sizeof(Line)}});
+  // end: run
   return out;
 }
 // end: step
