@@ -56,6 +56,24 @@ TEST(Explain, on_a_gpu_nothing_is_accepted_and_the_first_that_fits_is_named) {
   EXPECT_EQ(chosen(spec, "h100"), "flash_attention 3");
 }
 
+// As later work will have it: some kernels built, others not.
+TEST(Explain, among_built_and_unbuilt_kernels_the_first_built_one_is_chosen) {
+  const auto notes = [](BackendId backend, IsBuilt is_built) {
+    return testing::PrintToString(verdict(backend, make_spec(), "h100", {}, is_built).notes);
+  };
+  const DeviceInfo h100 = device_info("h100");
+  const IsBuilt portable_only = [](const Capability& row) {
+    return row.backend == BackendId::kPortable;
+  };
+  EXPECT_EQ(select({make_spec(), h100, {}}, portable_only).backend, BackendId::kPortable);
+  EXPECT_THAT(notes(BackendId::kFlashAttention, portable_only), HasSubstr("would be chosen"));
+  const IsBuilt flash_only = [](const Capability& row) {
+    return row.backend == BackendId::kFlashAttention;
+  };
+  EXPECT_EQ(select({make_spec(), h100, {}}, flash_only).backend, BackendId::kFlashAttention);
+  EXPECT_THAT(notes(BackendId::kPortable, flash_only), testing::Not(HasSubstr("would be chosen")));
+}
+
 TEST(Explain, where_one_is_accepted_none_would_be_chosen_instead) {
   for (const BackendVerdict& verdict : explain(make_spec(), device_info("cpu")))
     EXPECT_THAT(verdict.notes, testing::Not(testing::Contains(HasSubstr("would be chosen"))));
