@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <regex>
 
 #include "support.hpp"
 
@@ -211,8 +210,7 @@ TEST(Checks, options_out_of_their_range_are_invalid_arguments) {
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      EXPECT_TRUE(std::regex_search(error.what(), std::regex("^[a-z_]+ is -?[0-9]+: must be ")))
-          << error.what();
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(" is "), HasSubstr(": must be ")));
     }
   }
   AttentionSpec ragged = make_spec();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 
 #include "select/checks.hpp"
 #include "support.hpp"
@@ -199,16 +198,25 @@ RC_GTEST_PROP(Properties, not_built_is_the_last_reason_and_changes_no_other, ())
   }
 }
 
+// "argument is value: bound", perhaps after "kernels: ".
+bool names_argument_value_and_bound(std::string_view reason) {
+  for (std::string_view family : {"FlashInfer ", "FlashAttention "})
+    if (reason.starts_with(family)) reason.remove_prefix(reason.find(": ") + 2);
+  const size_t name = reason.find_first_not_of("abcdefghijklmnopqrstuvwxyz_");
+  if (name == 0 || name == std::string_view::npos) return false;
+  const std::string_view rest = reason.substr(name);
+  const size_t colon = rest.find(": ");
+  return rest.starts_with(" is ") && colon != std::string_view::npos && colon > 4 &&
+         colon + 2 < rest.size() && rest.find_first_of("%{}") == std::string_view::npos;
+}
+
+// Public report K18: a text that printed its format string, and not the page size it was about.
 RC_GTEST_PROP(Properties, every_reason_names_argument_value_and_bound, ()) {
-  static const std::regex kReason(
-      "^((FlashInfer|FlashAttention) [^:]*: )?[a-z_]+ is [^:]+: .*[A-Za-z0-9)]$|^not built: .+");
-  static const std::regex kUnformatted("%[ds]|\\{\\}");
   const Problem p = random_problem();
   for (const BackendVerdict& verdict : explain(p.spec, p.device, p.options))
     for (const std::string& reason : verdict.reasons) {
       RC_LOG(reason);
-      RC_ASSERT(std::regex_search(reason, kReason));
-      RC_ASSERT(!std::regex_search(reason, kUnformatted));
+      RC_ASSERT(reason.starts_with("not built: ") || names_argument_value_and_bound(reason));
     }
 }
 
