@@ -90,6 +90,11 @@ llm::EngineOptions engine_options(const Options& options,
     if (!engine.isa)
       refuse("--isa " + options.isa + " is unknown: baseline, avx2, avx512, avx512_bf16, amx_bf16");
   }
+  int64_t num_tokens = 0;
+  for (const llm::GenerationRequest& request : requests)
+    num_tokens += static_cast<int64_t>(request.prompt.size()) + options.max_tokens;
+  // A step's buffers are as long as the longest step, which is not longer than all texts.
+  engine.tokens_per_step = std::clamp<int64_t>(num_tokens, 1, options.tokens_per_step);
   if (engine.num_pages == 0) {  // room for all requests at once
     for (const llm::GenerationRequest& request : requests)
       engine.num_pages += (static_cast<int64_t>(request.prompt.size()) + options.max_tokens +
@@ -251,7 +256,7 @@ void add_generate(CLI::App& app) {
       ->excludes(prompt);
   command->add_option("--max-tokens", o->max_tokens, "Tokens to generate for each prompt")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30));
   command->add_option("--temperature", o->sampling.temperature, "0 takes the likeliest token")
       ->capture_default_str();
   command->add_option("--top-k", o->sampling.top_k, "Draw from the k likeliest; 0 = off")

@@ -3,7 +3,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
+
+#include "llm/model/failure.hpp"
 
 namespace llm {
 namespace {
@@ -13,6 +16,20 @@ using rapt::TensorView;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Uninitialised: a page costs memory when it is first written.
+std::unique_ptr<std::byte[]> allocate_cache(int64_t layer_bytes, int64_t num_layers,
+                                            int64_t num_pages) {
+  int64_t bytes;
+  std::unique_ptr<std::byte[]> cache;
+  if (!__builtin_mul_overflow(layer_bytes, num_layers, &bytes))
+    cache.reset(new (std::nothrow) std::byte[static_cast<size_t>(bytes)]);
+  if (!cache)
+    fail(rapt::ErrorCode::kOutOfMemory, "no memory for a KV cache of ", num_pages, " pages, ",
+         layer_bytes, " bytes in each of ", num_layers,
+         " layers: ask for fewer pages, fewer tokens or a 16-bit format");
+  return cache;
 }
 
 std::vector<float> to_vector(const Matrix& norm) {
@@ -46,9 +63,7 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
   const auto geometry = rapt::KvCacheGeometry::of(
       attention_.spec(), num_pages_, rapt::KvShape::kPagesKv, attention_.selection().layout);
   const int64_t layer_bytes = geometry.total_bytes();
-  // Uninitialised: a page costs memory when it is first written.
-  cache_ = std::make_unique_for_overwrite<std::byte[]>(
-      static_cast<size_t>(layer_bytes * config_.num_layers));
+  cache_ = allocate_cache(layer_bytes, config_.num_layers, num_pages_);
   for (LayerWeights& layer : model.layers) {
     Block& block = blocks_.emplace_back();
     block.attention_norm = to_vector(layer.attention_norm);

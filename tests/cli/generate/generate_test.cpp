@@ -138,6 +138,7 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal(kBin + "--prompt a --prompts b", "--prompts");
   expect_refusal(kBin + "--prompts " + path("missing"), "missing");
   expect_refusal(kBin + "--num-pages 2", "pages");
+  expect_refusal(kBin + "--num-pages 9000000000000", "num_pages is 9000000000000");
 }
 
 TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {

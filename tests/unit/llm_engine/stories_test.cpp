@@ -183,6 +183,16 @@ TEST(Stories, bad_requests_are_refused_before_anything_runs) {
   refused({.prompt = {5}, .max_tokens = 1000}, "pages");
 }
 
+TEST(Stories, a_cache_past_all_memory_is_an_error_with_its_size) {
+  try {
+    Engine engine(load_model(kBin), {.page_size = 1 << 23, .num_pages = INT32_MAX});
+    ADD_FAILURE() << "accepted";
+  } catch (const rapt::Error& error) {
+    EXPECT_EQ(error.code(), rapt::ErrorCode::kOutOfMemory);
+    EXPECT_THAT(error.what(), testing::HasSubstr("2147483647 pages"));
+  }
+}
+
 TEST(Stories, damaged_weights_are_an_error_not_a_text) {
   Model model = load_model(kBin);
   model.final_norm.f32()[3] = std::numeric_limits<float>::quiet_NaN();
