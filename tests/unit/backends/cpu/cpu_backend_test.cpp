@@ -78,5 +78,71 @@ TEST(CpuBackend, random_problems_match_the_oracle) {
   std::printf("worst error over bound: %.3f\n", worst);
 }
 
+// Contexts long enough that keys are split over threads, and merged.
+TEST(CpuBackend, split_keys_match_the_oracle) {
+  double worst = 0;
+  for (uint64_t seed = 1; seed <= 16; seed++) {
+    Draw draw(seed);
+    Problem problem = random_problem(1000 + seed);
+    AttentionSpec& spec = problem.spec;
+    spec.needs_lse = true;
+    spec.window = draw.chance(25) ? Window{3000, -1} : Window{};
+    spec.batch_invariant = draw.chance(30);
+    if (spec.custom_mask) problem.mask = [](int64_t, int64_t i, int64_t j) { return j % 5 != i; };
+    problem.requests = {{draw.in(1, 3), draw.in(4000, 6000)}, {0, 7}, {1, draw.in(1, 5000)}};
+    if (draw.chance(30)) problem.requests[0].query_len = 24;
+    const Outcome outcome = run(problem, {"cpu", std::nullopt, 2});
+    EXPECT_EQ(outcome.plan.find(" 0 splits"), std::string::npos) << outcome.plan;
+    ASSERT_EQ(verdict_of_all(problem, &worst), "") << "seed " << seed << ": " << problem.describe();
+  }
+  std::printf("worst error over bound: %.3f\n", worst);
+}
+
+// Every row of a request has the same bits alone, among others, and with any number of threads.
+TEST(CpuBackend, batch_invariant_rows_keep_their_bits) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Problem together;
+    together.spec = make_spec(dtype, 6, 2, 64);
+    together.spec.batch_invariant = together.spec.needs_lse = true;
+    together.requests = {{1, 3000}, {3, 700}, {40, 90}, {1, 0}, {1, 64}, {2, 5000}};
+    for (const CpuIsa isa : host_isas()) {
+      const Outcome all = run(together, {"cpu", isa, 3});
+      for (size_t b = 0; b < together.requests.size(); b++) {
+        Problem alone = together;
+        alone.requests = {together.requests[b]};
+        alone.requests[0].id = static_cast<int64_t>(b);
+        for (const int32_t threads : {1, 2})
+          EXPECT_EQ(rows_of(alone, run(alone, {"cpu", isa, threads}), 0), rows_of(together, all, b))
+              << to_string(isa) << " request " << b << " threads " << threads;
+      }
+    }
+  }
+}
+
+// A query token's bits don't depend on the tokens decoded with it, nor a head's on its neighbours.
+TEST(CpuBackend, a_decode_row_keeps_its_bits_beside_others) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    for (const CpuIsa isa : host_isas()) {
+      Problem four;
+      four.spec = make_spec(dtype, 4, 2, 72);
+      four.spec.needs_lse = true;
+      four.spec.window = {45, -1};
+      four.requests = {{4, 131}};
+      const Outcome together = run(four, {"cpu", isa, 1});
+      Problem last = four;
+      last.requests = {{1, 131}};
+      // The last query of four: the same values as the only one of a request of one.
+      const auto value = [](int64_t, int64_t, int64_t head, int64_t d) {
+        return std::sin(static_cast<float>(3 * d + head));
+      };
+      four.q = last.q = value;
+      const Outcome with_others = run(four, {"cpu", isa, 1}), alone = run(last, {"cpu", isa, 1});
+      const size_t row = 4 * 72;
+      EXPECT_EQ(std::vector<float>(with_others.out.end() - row, with_others.out.end()), alone.out)
+          << to_string(isa);
+      EXPECT_NE(together.out, with_others.out);
+    }
+}
+
 }  // namespace
 }  // namespace rapt::test
