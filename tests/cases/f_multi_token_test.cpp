@@ -7,7 +7,8 @@ namespace {
 
 // Rank r of a world owns the tokens t with t / interleave % world == r.
 TEST(MultiToken, F03_shards_of_interleaved_tokens_merge_to_the_whole) {
-  for (auto [world, interleave] : {std::pair{2, 1}, {4, 1}, {4, 16}, {3, 5}}) {
+  for (std::pair<int, int> cut : {std::pair{2, 1}, {4, 1}, {4, 16}, {3, 5}}) {
+    const int world = cut.first, interleave = cut.second;
     Problem whole{.spec = make_spec(DType::kFloat32, 4, 2, 40), .requests = {{8, 25}}};
     whole.q_amplitude = 2;
     const Values values = values_of(whole);
