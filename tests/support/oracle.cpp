@@ -170,6 +170,7 @@ Expected expect(const Problem& problem, const Values& values) {
   expected.out_bound =
       2 * expected.lowprec_error + unit_roundoff(spec.dtype) * value + score_rounding * value;
   expected.lse_bound = 2 * lse_error + score_rounding;
+  if (spec.dtype != DType::kFloat32) expected.lse_bound += unit_roundoff(spec.dtype) / 1024;
   return expected;
 }
 
