@@ -1,4 +1,4 @@
-#include "cpu_limits.hpp"
+#include "bench/cpu_limits.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>

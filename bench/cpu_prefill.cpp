@@ -1,4 +1,4 @@
-#include "cpu_prefill.hpp"
+#include "bench/cpu_prefill.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -82,7 +82,9 @@ PrefillBench::PrefillBench(const PrefillShape& shape, const cpu::Kernels& kernel
   b.request = {.query_start = 0,
                .query_len = shape.query_len,
                .kv_len = shape.kv_len,
-               .pages = b.pages.data()};
+               .pages = b.pages.data(),
+               .kv_start = 0,
+               .mask_bit = 0};
   for (int32_t h = 0; h < shape.num_kv_heads; h++)
     b.works.push_back({.request = 0,
                        .kv_head_begin = h,

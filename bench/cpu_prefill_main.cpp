@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu_limits.hpp"
-#include "cpu_prefill.hpp"
+#include "bench/cpu_limits.hpp"
+#include "bench/cpu_prefill.hpp"
 
 using namespace rapt;
 using namespace rapt::bench;

