@@ -1,7 +1,6 @@
 #include "bench/memory_limits.hpp"
 
 #include <atomic>
-#include <chrono>
 
 namespace rapt::bench {
 namespace {
@@ -36,28 +35,34 @@ uint64_t read_ahead(std::span<const Run> runs, int64_t ahead) {
   return sum;
 }
 
+// Keeps the compiler from dropping the reads.
+std::atomic<uint64_t> sink;
+
 }  // namespace
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double read_runs(Threads& threads, std::span<const Run> runs, int64_t prefetch_ahead) {
-  static std::atomic<uint64_t> sink;
   const auto shares = static_cast<size_t>(threads.size());
-  const double start = seconds_now();
-  threads.run([&](int32_t i) {
+  return threads.run([&](int32_t i) {
     const auto slot = static_cast<size_t>(i);
     const size_t begin = runs.size() * slot / shares, end = runs.size() * (slot + 1) / shares;
     const std::span<const Run> own = runs.subspan(begin, end - begin);
     uint64_t sum = 0;
-    if (prefetch_ahead > 0)
+    if (prefetch_ahead > 0) {
       sum = read_ahead(own, prefetch_ahead);
-    else
+    } else {
       for (const Run& run : own) sum += read(run.data, run.bytes);
+    }
     sink.fetch_add(sum, std::memory_order_relaxed);
   });
-  return seconds_now() - start;
+}
+
+double read_sequentially(Threads& threads, Run run) {
+  const int64_t lines = run.bytes / kLine;
+  return threads.run([&](int32_t i) {
+    const int64_t begin = lines * i / threads.size(), end = lines * (i + 1) / threads.size();
+    sink.fetch_add(read(run.data + begin * kLine, (end - begin) * kLine),
+                   std::memory_order_relaxed);
+  });
 }
 
 }  // namespace rapt::bench

@@ -9,17 +9,18 @@
 
 namespace rapt::bench {
 
-// Bytes read one after the other.
+// Bytes read one after the other: a whole number of 64-byte lines.
 struct Run {
   const std::byte* data;
   int64_t bytes;
 };
 
-// Reads the runs in their order, each thread its share of equal bytes, one load a cache line.
-// Returns seconds. With `prefetch_ahead` > 0 the lines that many bytes ahead in the order of the
-// runs are prefetched.
+// Reads the runs in their order, each thread its share of them, one load a cache line. Returns
+// seconds. With `prefetch_ahead` > 0 the lines that many bytes ahead in the order of the runs are
+// prefetched.
 double read_runs(Threads& threads, std::span<const Run> runs, int64_t prefetch_ahead = 0);
 
-double seconds_now();
+// Reads one run front to back, each thread an equal part of it. Returns seconds.
+double read_sequentially(Threads& threads, Run run);
 
 }  // namespace rapt::bench

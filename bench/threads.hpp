@@ -1,6 +1,7 @@
-// Threads for what a benchmark compares with: they start together and are waited for.
+// Threads for what benchmarks compare with: pinned, and timed from when all of them run.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <functional>
@@ -11,39 +12,28 @@ namespace rapt::bench {
 
 class Threads {
  public:
-  // num_threads counts the caller of run().
-  explicit Threads(int32_t num_threads) : start_(num_threads), done_(num_threads) {
-    for (int32_t i = 1; i < num_threads; i++)
-      workers_.emplace_back([this, i] {
-        for (;;) {
-          start_.arrive_and_wait();
-          if (task_ == nullptr) return;
-          (*task_)(i);
-          done_.arrive_and_wait();
-        }
-      });
-  }
-  ~Threads() {
-    task_ = nullptr;
-    start_.arrive_and_wait();
-    for (std::thread& worker : workers_) worker.join();
-  }
+  // Thread i stays on the (i mod n)-th of the n processors this process may use. The caller of
+  // run() is none of them, and keeps the processors it had.
+  explicit Threads(int32_t num_threads);
+  ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  // task(i) on thread i, for i in [0, size()).
-  void run(const std::function<void(int32_t)>& task) {
-    task_ = &task;
-    start_.arrive_and_wait();
-    task(0);
-    done_.arrive_and_wait();
-  }
-  int32_t size() const { return static_cast<int32_t>(workers_.size()) + 1; }
+  // task(i) on thread i, for i in [0, size()). Returns seconds from the first start to the last
+  // end; no thread starts before all are awake.
+  double run(const std::function<void(int32_t)>& task);
+  int32_t size() const { return static_cast<int32_t>(workers_.size()); }
 
  private:
+  void work(int32_t thread);
+
   std::barrier<> start_, done_;
+  std::atomic<int32_t> awake_{0};
   const std::function<void(int32_t)>* task_ = nullptr;
+  std::vector<double> begin_, end_;
   std::vector<std::thread> workers_;
 };
+
+double seconds_now();
 
 }  // namespace rapt::bench

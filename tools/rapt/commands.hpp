@@ -7,6 +7,7 @@
 
 namespace rapt_tool {
 
+void add_bench(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_generate(CLI::App& app);

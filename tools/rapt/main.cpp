@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
       "  rapt generate --model models/stories260K/stories260K.bin --temperature 0\n"
       "Each command has its own --help. Exit code: 0 done, 2 bad arguments or input, 1 anything "
       "else.");
+  add_bench(app);
   add_devices(app);
   add_explain(app);
   add_generate(app);

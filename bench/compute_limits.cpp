@@ -1,17 +1,12 @@
-#include "bench/cpu_limits.hpp"
+#include "bench/compute_limits.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <thread>
 #include <vector>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
-
-#include "rapt/device.hpp"
 
 namespace rapt::bench {
 namespace {
@@ -19,6 +14,27 @@ namespace {
 // Each loop runs `rounds` times over more accumulators than the unit has latency, and returns the
 // flops it did. `sink` keeps the compiler from dropping the work.
 using Loop = double (*)(int64_t rounds, float& sink);
+
+constexpr int64_t kRoundsPerLook = 2000;  // at the clock: 10 to 100 microseconds
+
+// 16-byte vectors, which every 64-bit processor has.
+double multiply_add(int64_t rounds, float& sink) {
+  using Vector = float __attribute__((vector_size(16)));
+  Vector sum[12], a = Vector{} + (1.0f + sink), b = Vector{} + 1e-9f;
+  for (int i = 0; i < 12; i++) sum[i] = Vector{} + static_cast<float>(i);
+  for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; i++) sum[i] = sum[i] * a + b;
+#if defined(__x86_64__)
+    asm volatile("" : "+x"(a), "+x"(b));
+#else
+    asm volatile("" : "+w"(a), "+w"(b));
+#endif
+  }
+  for (int i = 1; i < 12; i++) sum[0] += sum[i];
+  sink = sum[0][0] * 1e-30f;
+  return static_cast<double>(rounds) * 12 * 8;
+}
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) double fma_avx512(int64_t rounds, float& sink) {
@@ -90,19 +106,20 @@ __attribute__((target("amx-tile,amx-bf16"))) double tile_bf16(int64_t rounds, fl
 }
 #endif
 
-Loop loop_of(Unit unit) {
-  const CpuIsa isa = host_cpu().isa;
+Loop loop_of(Unit unit, CpuIsa isa) {
+  if (!has(unit, isa)) return nullptr;
 #if defined(__x86_64__)
   switch (unit) {
     case Unit::kFma:
-      return isa >= CpuIsa::kAvx512 ? fma_avx512 : isa >= CpuIsa::kAvx2 ? fma_avx2 : nullptr;
+      if (isa >= CpuIsa::kAvx512) return fma_avx512;
+      return isa >= CpuIsa::kAvx2 ? fma_avx2 : multiply_add;
     case Unit::kBf16Dot:
-      return isa >= CpuIsa::kAvx512Bf16 ? dot_bf16 : nullptr;
+      return dot_bf16;
     case Unit::kAmxTile:
-      return isa >= CpuIsa::kAmxBf16 ? tile_bf16 : nullptr;
+      return tile_bf16;
   }
 #endif
-  return nullptr;
+  return unit == Unit::kFma ? multiply_add : nullptr;
 }
 
 }  // namespace
@@ -119,32 +136,40 @@ const char* to_string(Unit unit) {
   return "unknown";
 }
 
-bool has(Unit unit) {
-  return loop_of(unit) != nullptr;
+bool has(Unit unit, CpuIsa isa) {
+  switch (unit) {
+    case Unit::kFma:
+      return true;
+    case Unit::kBf16Dot:
+      return isa >= CpuIsa::kAvx512Bf16;
+    case Unit::kAmxTile:
+      return isa >= CpuIsa::kAmxBf16;
+  }
+  return false;
 }
 
-double peak_flops(Unit unit, int num_threads, double seconds) {
-  const Loop loop = loop_of(unit);
+Unit unit_for(DType dtype, CpuIsa isa) {
+  if (dtype != DType::kBFloat16) return Unit::kFma;
+  for (const Unit unit : {Unit::kAmxTile, Unit::kBf16Dot})
+    if (has(unit, isa)) return unit;
+  return Unit::kFma;
+}
+
+double peak_flops(Unit unit, CpuIsa isa, Threads& threads, double seconds) {
+  const Loop loop = loop_of(unit, isa);
   if (!loop) return 0;
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> rate(num_threads);
-  const auto measure = [&](int thread) {
-    const auto start = Clock::now();
+  std::vector<double> flops(threads.size());
+  const double took = threads.run([&](int32_t thread) {
+    const double stop = seconds_now() + seconds;
     float sink = 0;
-    double flops = 0, elapsed = 0;
-    while (elapsed < seconds) {
-      flops += loop(20000, sink);
-      elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    }
-    rate[thread] = flops / elapsed + sink;
-  };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < num_threads; i++) threads.emplace_back(measure, i);
-  measure(0);
-  for (std::thread& thread : threads) thread.join();
+    do {
+      flops[thread] += loop(kRoundsPerLook, sink);
+    } while (seconds_now() < stop);
+    flops[thread] += static_cast<double>(sink);
+  });
   double sum = 0;
-  for (double r : rate) sum += r;
-  return sum;
+  for (const double thread : flops) sum += thread;
+  return sum / took;
 }
 
 }  // namespace rapt::bench

@@ -1,0 +1,51 @@
+// What a run of the benchmark found, as data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/rounds.hpp"
+#include "rapt/device.hpp"
+
+namespace rapt::bench {
+
+// Rates are per second, in units of 1e9: GB/s and GFLOP/s. Times are microseconds.
+enum class Measure : uint8_t { kGigaflops, kGigabytes, kMicroseconds };
+// "GFLOP/s", "GB/s", "us".
+const char* to_string(Measure measure);
+
+// What the machine does at most, in the units of the figures beside it.
+struct Limit {
+  std::string name;
+  Measure measure{};
+  Spread spread;
+};
+
+// A figure with the limits that were measured in the same rounds.
+struct Figure {
+  std::string phase;  // "prefill", "decode", "plan"
+  std::string shape;
+  std::string backend;
+  std::string plan;
+  Measure measure{};
+  Spread spread{};
+  int64_t rounds = 0;
+  double microseconds = 0;  // of one step, or one call: median
+
+  struct Beside {
+    Limit limit;
+    double share = 0;  // of the limit: median over rounds
+  };
+  std::vector<Beside> beside{};
+};
+
+struct Report {
+  std::string version, date, cpu_model;
+  DeviceInfo device;        // as it was used: ISA level and threads
+  double load_average = 0;  // of the last minute, as the run began
+  std::vector<Limit> limits;
+  std::vector<Figure> figures;
+};
+
+}  // namespace rapt::bench
