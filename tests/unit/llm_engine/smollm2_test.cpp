@@ -22,7 +22,7 @@ nlohmann::json recorded() {
 class SmolLm2 : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kModel)) GTEST_SKIP() << "no " << kModel;
+    ASSERT_TRUE(std::filesystem::exists(kModel)) << kModel << " is missing: run ./build.sh --tests";
   }
 
   // Both prompts in one batch.

@@ -13,7 +13,7 @@ namespace {
 
 TEST(SmolLm2, loads_with_the_dimensions_it_is_known_for) {
   const std::string path = test::smollm2_path();
-  if (path.empty()) GTEST_SKIP() << test::kNoSmolLm2;
+  ASSERT_FALSE(path.empty()) << test::kNoSmolLm2;
   const Model model = load_model(path);
   EXPECT_EQ(model.config.dim, 576);
   EXPECT_EQ(model.config.num_layers, 30);
@@ -29,7 +29,7 @@ TEST(SmolLm2, loads_with_the_dimensions_it_is_known_for) {
 // The last row of a Q4_1 matrix, computed here from the file's bytes.
 TEST(SmolLm2, dequantises_the_last_row_of_the_last_layer) {
   const std::string path = test::smollm2_path();
-  if (path.empty()) GTEST_SKIP() << test::kNoSmolLm2;
+  ASSERT_FALSE(path.empty()) << test::kNoSmolLm2;
   const Model model = load_model(path, {.num_threads = 2});
   const MappedFile file(path);
   const GgufFile gguf(file.view());

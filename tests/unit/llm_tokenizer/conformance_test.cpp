@@ -41,9 +41,8 @@ TEST(Conformance, llama3_gives_the_recorded_ids) {
   const std::string path = named != nullptr ? named
                                             : RAPT_SOURCE_DIR
                                "/build/models/llama_models/llama3/tokenizer.model";
-  if (!std::filesystem::exists(path))
-    GTEST_SKIP() << "no Llama 3 tokenizer: run build.sh --tests, or name the file in "
-                    "RAPT_LLAMA3_TOKENIZER";
+  ASSERT_TRUE(std::filesystem::exists(path))
+      << "no Llama 3 tokenizer: run build.sh --tests, or name the file in RAPT_LLAMA3_TOKENIZER";
   const auto tokenizer = load_tokenizer(path);
   EXPECT_EQ(tokenizer->vocab_size(), 128256);
   expect_recorded_ids(*tokenizer, "llama-bpe");
@@ -69,7 +68,7 @@ TEST(Conformance, stories_tokenizers_agree) {
 
 TEST(Conformance, smollm2_gives_the_recorded_ids) {
   const std::string path = test::smollm2_path();
-  if (path.empty()) GTEST_SKIP() << test::kNoSmolLm2;
+  ASSERT_FALSE(path.empty()) << test::kNoSmolLm2;
   const auto tokenizer = load_tokenizer(path);
   EXPECT_FALSE(tokenizer->adds_bos());
   EXPECT_EQ(tokenizer->encode("The capital of France is", tokenizer->adds_bos()),
