@@ -137,8 +137,7 @@ inline Vec lane_sums(const Vec (&r)[kWidth]) {
     t[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) + _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
   for (int i = 0; i < 4; i++) {
     const __m512d a = _mm512_castps_pd(t[2 * i]), b = _mm512_castps_pd(t[2 * i + 1]);
-    u[i] =
-        _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) + _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    u[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) + _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
   }
   for (int i = 0; i < 2; i++)
     w[i] = _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88) +
