@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/check.hpp"
 
 namespace rapt {
 namespace {
@@ -67,6 +70,12 @@ struct ThreadPool::Impl {
     loop.notify_all();
   }
 
+  void stop() {
+    stopping = true;
+    publish();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work() {
     for (uint32_t seen = 0;;) {
       seen = wait_for_change(loop, seen);
@@ -78,13 +87,20 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int32_t num_threads) : impl_(std::make_unique<Impl>()) {
-  for (int32_t i = 1; i < num_threads; i++) impl_->workers.emplace_back([this] { impl_->work(); });
+  Impl& pool = *impl_;
+  try {
+    for (int32_t i = 1; i < num_threads; i++) pool.workers.emplace_back([&pool] { pool.work(); });
+  } catch (const std::exception& error) {
+    // A thread that is still running when it is destroyed ends the process.
+    const size_t started = pool.workers.size() + 1;
+    pool.stop();
+    fail(ErrorCode::kOutOfMemory, "only ", started, " of ", num_threads,
+         " threads could be started (", error.what(), "): ask for fewer");
+  }
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->stopping = true;
-  impl_->publish();
-  for (std::thread& worker : impl_->workers) worker.join();
+  impl_->stop();
 }
 
 void ThreadPool::run(int32_t num_tasks, const std::function<void(int32_t)>& task) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+
+#include "llm/model/failure.hpp"
 
 namespace llm {
 namespace {
@@ -26,10 +29,22 @@ void pause_cpu() {
 
 ThreadPool::ThreadPool(int32_t num_threads) {
   if (num_threads == 0) num_threads = usable_cores();
-  for (int32_t i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (int32_t i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::exception& error) {
+    // A thread that is still running when it is destroyed ends the process.
+    const size_t started = workers_.size() + 1;
+    stop();
+    fail(rapt::ErrorCode::kOutOfMemory, "only ", started, " of ", num_threads,
+         " threads could be started (", error.what(), "): ask for fewer");
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   stopping_ = true;
   ++wake_;
   wake_.notify_all();

@@ -30,6 +30,7 @@ class ThreadPool {
  private:
   bool take_one();
   void work();
+  void stop();
 
   // Tasks of the current loop not yet taken. A thread takes a task by counting it down; having one,
   // it may read task_, since the loop can't end before that task is done. A thread that wakes up
