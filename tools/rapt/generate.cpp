@@ -126,15 +126,13 @@ class Printer {
       : prompts_(prompts), quiet_(quiet), texts_(prompts.size()) {
     for (const std::string& prompt : prompts)
       decoders_.emplace_back(tokenizer, /*at_start=*/prompt.empty());
-    if (!quiet_) begin(0);
   }
 
   void token(size_t request, int32_t token) { add(request, decoders_[request].push(token)); }
 
   void finish() {
     for (size_t i = 0; i < texts_.size(); ++i) {
-      if (!quiet_ && i > 0) begin(i);
-      current_ = i;
+      if (!quiet_) begin(i);
       add(i, decoders_[i].finish());
       if (quiet_) continue;
       if (i > 0) std::cout << texts_[i];
@@ -146,17 +144,22 @@ class Printer {
   const std::string& text(size_t request) const { return texts_[request]; }
 
  private:
-  void begin(size_t request) const {
-    if (prompts_.size() > 1) std::cout << "== " << request + 1 << ": " << prompts_[request] << '\n';
+  // The line above the first text waits for that text: an error comes first, and alone.
+  void begin(size_t request) {
+    if (prompts_.size() == 1 || num_begun_ > request) return;
+    num_begun_ = request + 1;
+    std::cout << "== " << request + 1 << ": " << prompts_[request] << '\n';
   }
   void add(size_t request, const std::string& text) {
     texts_[request] += text;
-    if (request == 0 && !quiet_) std::cout << text << std::flush;
+    if (request > 0 || quiet_) return;
+    begin(0);
+    std::cout << text << std::flush;
   }
 
   const std::vector<std::string>& prompts_;
   bool quiet_;
-  size_t current_ = 0;
+  size_t num_begun_ = 0;  // texts whose line above is printed
   std::vector<llm::StreamDecoder> decoders_;
   std::vector<std::string> texts_;
 };
@@ -276,7 +279,7 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--num-pages", o->num_pages, "Pages of the pool; 0 = room for all prompts")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
   command->add_option("--tokens-per-step", o->tokens_per_step, "Longer prompts go in chunks")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));

@@ -1,11 +1,25 @@
 // rapt: the attention layer from the command line.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <exception>
 #include <iostream>
+#include <new>
 
 #include "commands.hpp"
 #include "exit_code.hpp"
 #include "rapt/version.hpp"
+
+namespace {
+
+// A result that did not reach its reader (a full disk, a closed pipe) is not done.
+int after_writing(int code) {
+  std::cout.flush();
+  if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::cerr << "rapt: the output cannot be written: is the disk full, or stdout closed?\n";
+  return code == rapt_tool::kDone ? rapt_tool::kFailed : code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace rapt_tool;
@@ -26,15 +40,18 @@ int main(int argc, char** argv) {
   add_run(app);
   try {
     app.parse(argc, argv);
-    if (!app.get_subcommands().empty()) return kDone;
+    if (!app.get_subcommands().empty()) return after_writing(kDone);
     std::cerr << app.help();
     return kBadInput;
   } catch (const CLI::ParseError& error) {
     // Help and the version come this way too, with exit code 0.
-    return app.exit(error) == 0 ? kDone : kBadInput;
+    return after_writing(app.exit(error) == 0 ? kDone : kBadInput);
   } catch (const rapt::Error& error) {
     std::cerr << "rapt: " << error.what() << '\n';
     return exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    std::cerr << "rapt: out of memory: ask for less at a time\n";
+    return kFailed;
   } catch (const std::exception& error) {
     std::cerr << "rapt: " << error.what() << '\n';
     return kFailed;

@@ -142,7 +142,7 @@ Comparison compare(const Step& step, const Execution& got, const Execution& want
         worst =
             std::max(worst, std::abs(x - y) /
                                 (&worst == &result.worst_lse ? std::max(1.0, std::abs(y)) : 1.0));
-      } else if (std::isnan(x) || std::isnan(y) || x != y) {
+      } else if (x != y && !(std::isnan(x) && std::isnan(y))) {
         result.mismatched_specials++;
       }
     }
@@ -169,6 +169,8 @@ void run_step(const RunOptions& options) {
                             "\": must be baseline, avx2, avx512, avx512_bf16 or amx_bf16");
   }
   rapt::Context context(context_options);
+  // Before any memory is spent: the backend may refuse.
+  select(step.spec, context.device(), {.backend = options.backend});
   const Execution execution(context, step, options.backend);
   if (!options.save_out.empty()) save_npy(options.save_out, execution.tensors.out);
   const Times times = time_runs(execution, options.seconds);

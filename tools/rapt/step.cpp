@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+
+#include "json_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -67,7 +70,6 @@ class Fields {
       if (!known_.contains(key)) refuse(where_ + "." + key + " is no option of a step");
   }
 
- private:
   template <typename T>
   static T convert(const json& value, const std::string& where) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -93,6 +95,7 @@ class Fields {
     }
   }
 
+ private:
   const json& object_;
   std::string where_;
   std::set<std::string> known_;
@@ -122,10 +125,10 @@ rapt::AttentionSpec read_spec(Fields& fields) {
   if (fields.has("causal")) spec.causal = fields.get<bool>("causal");
   if (fields.has("window")) {
     const json& window = fields.at("window");
-    if (!window.is_array() || window.size() != 2 || !window[0].is_number_integer() ||
-        !window[1].is_number_integer())
+    if (!window.is_array() || window.size() != 2)
       refuse("spec.window is " + window.dump() + ": must be [left, right], -1 for no limit");
-    spec.window = {window[0].get<int64_t>(), window[1].get<int64_t>()};
+    spec.window = {Fields::convert<int64_t>(window[0], "spec.window[0]"),
+                   Fields::convert<int64_t>(window[1], "spec.window[1]")};
   }
   if (fields.has("scale")) spec.scale = fields.get<float>("scale");
   spec.softcap = fields.get<float>("softcap", 0);
@@ -160,7 +163,7 @@ Step load_step(const std::string& path) {
   if (!file) throw rapt::Error(rapt::ErrorCode::kIo, path + ": cannot be read");
   json document;
   try {
-    document = json::parse(file);
+    document = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), path);
   } catch (const json::exception& error) {
     refuse(path + ": " + error.what());
   }
@@ -187,6 +190,9 @@ Step load_step(const std::string& path) {
       "nhd or hnd");
   step.seed = fields.get<uint64_t>("seed", 1);
   step.custom_mask_density = fields.get<double>("custom_mask_density", 0.5);
+  if (!(step.custom_mask_density >= 0 && step.custom_mask_density <= 1))
+    refuse("step.custom_mask_density is " + std::to_string(step.custom_mask_density) +
+           ": must be in [0, 1]");
   if (fields.has("tensors")) {
     const json& tensors = fields.at("tensors");
     if (!tensors.is_object()) refuse("step.tensors is not an object");

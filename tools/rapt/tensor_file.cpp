@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "json_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -77,10 +79,19 @@ std::string header_value(const std::string& path, const std::string& header, con
   return header.substr(begin + 1, end - begin - 1);
 }
 
-HostTensor load_npy(const std::string& path, rapt::DType expected) {
+// Its length decides what may be allocated, so a pipe or a device won't do.
+std::ifstream open_file(const std::string& path, uint64_t& file_bytes) {
   std::ifstream file(path, std::ios::binary);
+  std::error_code error;
   if (!file) refuse(path, "cannot be read");
-  const uint64_t file_bytes = std::filesystem::file_size(path);
+  if (!std::filesystem::is_regular_file(path, error)) refuse(path, "is not a regular file");
+  file_bytes = std::filesystem::file_size(path);
+  return file;
+}
+
+HostTensor load_npy(const std::string& path, rapt::DType expected) {
+  uint64_t file_bytes = 0;
+  std::ifstream file = open_file(path, file_bytes);
   unsigned char magic[8];
   read(file, path, magic, sizeof(magic));
   if (std::memcmp(magic, "\x93NUMPY", 6) != 0) refuse(path, "is no .npy file");
@@ -99,6 +110,7 @@ HostTensor load_npy(const std::string& path, rapt::DType expected) {
     refuse(path, "is in Fortran order: store it in C order");
   std::vector<int64_t> shape;
   const std::string sizes = header_value(path, header, "shape");
+  if (sizes.find('-') != std::string::npos) refuse(path, "a size is negative");
   for (size_t at = 0; (at = sizes.find_first_of("0123456789", at)) != std::string::npos;) {
     size_t length = 0;
     try {
@@ -134,12 +146,22 @@ const char* safetensors_name(rapt::DType dtype) {
   }
 }
 
+// A list of numbers that are whole, not negative and fit.
+std::vector<int64_t> integers(const std::string& path, const json& list) {
+  std::vector<int64_t> values;
+  for (const json& item : list) {
+    if (!item.is_number_unsigned() || item.get<uint64_t>() > INT64_MAX)
+      refuse(path,
+             "a size or offset is " + item.dump() + ": must be a whole number up to 2^63 - 1");
+    values.push_back(item.get<int64_t>());
+  }
+  return values;
+}
+
 HostTensor load_safetensors(const std::string& path, const std::string& name,
                             rapt::DType expected) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "cannot be read");
-  const uint64_t file_bytes = std::filesystem::file_size(path);
-  uint64_t header_bytes = 0;
+  uint64_t file_bytes = 0, header_bytes = 0;
+  std::ifstream file = open_file(path, file_bytes);
   read(file, path, &header_bytes, sizeof(header_bytes));
   if (header_bytes > file_bytes - sizeof(header_bytes))
     refuse(path, "the header is longer than the file");
@@ -147,19 +169,20 @@ HostTensor load_safetensors(const std::string& path, const std::string& name,
   read(file, path, text.data(), header_bytes);
   const uint64_t data_bytes = file_bytes - sizeof(header_bytes) - header_bytes;
   try {
-    const json header = json::parse(text);
+    const json header = parse_json(text, path);
     if (!header.contains(name)) refuse(path, "has no tensor \"" + name + "\"");
     const json& entry = header.at(name);
     if (entry.at("dtype") != safetensors_name(expected))
       refuse(path, "tensor \"" + name + "\" is " + entry.at("dtype").dump() + ": must be " +
                        safetensors_name(expected));
-    const auto shape = entry.at("shape").get<std::vector<int64_t>>();
-    const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes)
+    const auto shape = integers(path, entry.at("shape"));
+    const auto offsets = integers(path, entry.at("data_offsets"));
+    if (offsets.size() != 2 || offsets[0] > offsets[1] ||
+        static_cast<uint64_t>(offsets[1]) > data_bytes)
       refuse(path, "tensor \"" + name + "\" lies outside the file");
     checked_elements(path, shape, rapt::size_of(expected), offsets[1] - offsets[0]);
     HostTensor tensor(expected, shape);
-    file.seekg(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes + offsets[0]));
+    file.seekg(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes) + offsets[0]);
     read(file, path, tensor.data(), tensor.bytes());
     return tensor;
   } catch (const json::exception& error) {
@@ -177,7 +200,10 @@ HostTensor::HostTensor(rapt::DType dtype, std::vector<int64_t> shape)
     : dtype_(dtype), shape_(std::move(shape)) {
   const size_t padded = (bytes() / 64 + 1) * 64;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, padded)));
-  if (!data_) throw std::bad_alloc();
+  if (!data_)
+    throw rapt::Error(rapt::ErrorCode::kOutOfMemory,
+                      "no memory for a tensor of " + std::to_string(bytes()) +
+                          " bytes: make the step's lengths, heads or page_size smaller");
 }
 
 int64_t HostTensor::num_elements() const {

@@ -138,7 +138,7 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal(kBin + "--prompt a --prompts b", "--prompts");
   expect_refusal(kBin + "--prompts " + path("missing"), "missing");
   expect_refusal(kBin + "--num-pages 2", "pages");
-  expect_refusal(kBin + "--num-pages 9000000000000", "num_pages is 9000000000000");
+  expect_refusal(kBin + "--num-pages 9000000000000", "--num-pages");
 }
 
 TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {
@@ -153,6 +153,18 @@ TEST_F(Generate, a_prompt_longer_than_the_context_is_refused) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += "Tim ";
   expect_refusal(kBin + "--prompt '" + text + "'", "context is 512");
+}
+
+TEST_F(Generate, a_refusal_among_several_prompts_prints_nothing_else) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "Tim ";
+  expect_refusal(kBin + "--prompt Tim --prompt '" + text + "'", "context is 512");
+}
+
+TEST_F(Generate, text_that_cannot_be_written_is_exit_code_1) {
+  const Outcome outcome = run(kBin + "--max-tokens 3 > /dev/full");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot be written"));
 }
 
 TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {
