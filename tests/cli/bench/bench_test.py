@@ -61,6 +61,7 @@ class Shapes(unittest.TestCase):
             ("plan x keys=8 dtype=int32", '"dtype=int32": must be fp32, fp16 or bf16'),
             ("plan x keys=8 layout=nhd,dhn", '"layout=nhd,dhn": must be nhd or hnd'),
             ("plan x keys=99999999999", "must be a number"),
+            ("plan x keys=100000 requests=100000", '"x": must be of at most 2^31 - 1 tokens'),
         ):
             self.file.write_text(f"# a comment\n\n{line}\n")
             result = bench("cpu", "--shapes", str(self.file))
