@@ -77,7 +77,13 @@ void Attention::replan(Plan& plan, const Batch& batch) const {
       .num_kv_rows = batch.kv_start.empty() ? 0 : batch.kv_start.back(),
       .custom_mask_bytes = impl_->spec.custom_mask ? custom_mask_bytes(batch) : 0,
   };
-  impl_->backend->plan(batch, backend_plan);
+  try {
+    impl_->backend->plan(batch, backend_plan);
+  } catch (...) {
+    // Half a plan must not run: leave one without work.
+    plan.impl_->plan = impl_->backend->make_plan();
+    throw;
+  }
 }
 
 void Attention::run(const Plan& plan, const RunArgs& args) const {
