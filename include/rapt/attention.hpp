@@ -102,7 +102,7 @@ struct MergeArgs {
 // be called from several threads.
 class RAPT_API Attention {
  public:
-  // Throws as select() does.
+  // Throws as select() does. The context must outlive the object: its threads do the work.
   Attention(Context& context, const AttentionSpec& spec, const SelectOptions& options = {});
   ~Attention();
   Attention(Attention&&) noexcept;
