@@ -413,7 +413,7 @@ class Decoder {
   void finish(int head, int r) {
     float max = row_max(head)[r];
     float sum = reduce_add(load(row_sum(head) + r * kWidth));
-    const bool empty = max == kMinusInfinity;
+    const bool empty = max == kMinusInfinity && sum == 0;  // NaN scores leave the maximum alone
     const int64_t query_head = query_head_of(head, r);
     float weight = 1;  // of the accumulated row before it is divided by the sum
     if (work_.partial < 0 && problem_.sinks) {
@@ -426,7 +426,7 @@ class Decoder {
       }
     }
     const float lse =
-        max == kMinusInfinity
+        max == kMinusInfinity && sum == 0
             ? max
             : static_cast<float>(double{max} + __builtin_log(static_cast<double>(sum)));
     const float v_scale = problem_.v_scale ? scale_of(problem_.v_scale, head) : 1;
