@@ -186,7 +186,7 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"prefill", "decode", "plan"}));
   cpu->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 4096));
   cpu->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   cpu->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing, a shape")
       ->check(CLI::Range(0.001, 3600.0))

@@ -231,7 +231,7 @@ void add_run(CLI::App& app) {
   run->add_option("--device", options->device, "Device to run on")->capture_default_str();
   run->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   run->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 4096));
   run->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
