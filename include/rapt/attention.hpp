@@ -93,8 +93,10 @@ struct MergeArgs {
   std::span<const TensorView> outs{};  // N of [T, H, D], all of one dtype: fp32, fp16 or bf16
   std::span<const TensorView> lses{};  // N of fp32 [H, T]; -inf, and +inf too, mark a state that
                                        // saw no key
-  TensorView out{};                    // [T, H, D], any of those dtypes; may be one of `outs`
-  TensorView lse{};                    // fp32 [H, T]; may be absent, or one of `lses`
+  // [T, H, D], any of those dtypes; may be one of `outs` exactly, and must not overlap them
+  // otherwise.
+  TensorView out{};
+  TensorView lse{};  // fp32 [H, T]; may be absent, or one of `lses`
   void* stream = nullptr;
 };
 
