@@ -1,12 +1,9 @@
 // The way of a call:
 //
-//   AttentionSpec -> Attention (selects a backend, says why) -> plan(Batch) -> Plan -> run(Plan,
-//   tensors) once per layer group                                        once per step once per
-//   layer
-//
-//   rapt::Context context;
-//   rapt::Attention attention(context, spec);
-//   rapt::Plan plan = attention.plan(batch);
+//   rapt::Context context;                     // once
+//   rapt::Attention attention(context, spec);  // once per layer group: selects a backend
+//   rapt::Plan plan = attention.plan(batch);   // once per step
+//   // Once per layer:
 //   attention.write_kv({.k = k, .v = v, .slot_mapping = slots, .cache = cache});
 //   attention.run(plan, {.q = q, .k = cache.k, .v = cache.v, .out = out, .workspace = workspace});
 #pragma once
@@ -101,7 +98,7 @@ struct MergeArgs {
 };
 
 // A spec bound to the backend chosen for it. Cheap to keep, one per layer group; const members may
-// be called from several threads.
+// be called from several threads. The context must outlive it.
 class RAPT_API Attention {
  public:
   // Throws as select() does. The context must outlive the object: its threads do the work.
