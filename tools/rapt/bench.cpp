@@ -178,6 +178,7 @@ void run_bench(const BenchOptions& options) {
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed beside the machine's limits");
   bench->require_subcommand(1);
+  bench->footer("Example: rapt bench cpu --quick");
   auto options = std::make_shared<BenchOptions>();
   CLI::App* cpu =
       bench->add_subcommand("cpu", "Prefill, decode and planning on the CPU (docs/benchmarks.md)");
