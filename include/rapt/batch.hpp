@@ -17,8 +17,7 @@ namespace rapt {
 // legal.
 struct Batch {
   std::span<const int32_t> query_start{};  // [B + 1], from 0, nondecreasing
-  // [B], tokens cached for the request, this step's included; each at most 2^31 - 2^16.
-  std::span<const int32_t> kv_len{};
+  std::span<const int32_t> kv_len{};  // [B], tokens cached for the request, this step's included
 
   // Paged: spec.page_size > 0.
   TensorView page_table{};  // int32 [B, width], on the device that runs; rows may be strided

@@ -9,6 +9,9 @@
 namespace rapt::cpu {
 namespace {
 
+constexpr int kMaxPrefillRows = 24 * 96;  // of one call; whole blocks of rows at every level
+constexpr int kStateBytes = 1152 * 1024;  // of O kept between blocks of keys
+
 // Keys [begin, begin + key_block) of a request, those within `keys` and `seen` real.
 struct KeyBlock {
   int begin;
@@ -20,6 +23,21 @@ struct KeyBlock {
     return !seen || (seen[i / 32] >> (i % 32) & 1);
   }
 };
+
+// Sets KeyBlock::seen for keys [keys.begin, keys.end) of the request and the given queries.
+inline void mark_seen(const Problem& problem, const Request& request, const Work& work,
+                      Range tokens, int block, Range keys, uint32_t* seen) {
+  for (int i = 0; i < (keys.end - block + 31) / 32; i++) seen[i] = 0;
+  for (int token = tokens.begin; token < tokens.end; token++) {
+    const Range own = visible_range(problem, request, work, token);
+    const Range here{larger(own.begin, keys.begin), smaller(own.end, keys.end)};
+    for (int key = here.begin; key < here.end;) {
+      const int bit = (key - block) % 32, n = smaller(32 - bit, here.end - key);
+      seen[(key - block) / 32] |= mask_bits(problem, request, token, key, n) << bit;
+      key += n;
+    }
+  }
+}
 
 inline int64_t token_offset(const Problem& problem, const Request& request, int key,
                             int64_t page_stride, int64_t token_stride) {

@@ -18,9 +18,6 @@
 namespace rapt::cpu {
 namespace {
 
-constexpr int kMaxPrefillRows = 24 * 96;  // of one call; whole blocks of rows at every level
-constexpr int kStateBytes = 1152 * 1024;  // of O kept between blocks of keys
-
 // Shapes that follow from a problem, and where everything lies in the scratch.
 template <typename Products>
 struct PrefillScratch {
@@ -122,28 +119,15 @@ struct PrefillPass {
 
   void pack_block(int block, Range all) const {
     const Range keys{larger(all.begin, block), smaller(all.end, block + scratch.key_block)};
-    if (problem.custom_mask) mark_seen(block, keys);
+    if (problem.custom_mask)
+      mark_seen(problem, request, work, {scratch.rows[0].token, scratch.rows[count - 1].token + 1},
+                block, keys, scratch.seen);
     const KeyBlock packed{block, keys, problem.custom_mask ? scratch.seen : nullptr};
     const int from = (keys.begin - block) / Tile::kColumns * Tile::kColumns;
     const int to = round_up_to(keys.end - block, Tile::kColumns);
     pack_keys<T, Products>(problem, request, head, packed, from, to, scratch.keys);
     pack_values<T, Products>(problem, request, head, packed, from, to, scratch.key_block,
                              scratch.values);
-  }
-
-  // A bit for each key of the block that the custom mask shows to some row.
-  void mark_seen(int block, Range keys) const {
-    for (int i = 0; i < scratch.key_block / 32; i++) scratch.seen[i] = 0;
-    const int last_token = scratch.rows[count - 1].token;
-    for (int token = scratch.rows[0].token; token <= last_token; token++) {
-      const Range own = visible_range(problem, request, work, token);
-      const Range here{larger(own.begin, keys.begin), smaller(own.end, keys.end)};
-      for (int key = here.begin; key < here.end;) {
-        const int bit = (key - block) % 32, n = smaller(32 - bit, here.end - key);
-        scratch.seen[(key - block) / 32] |= mask_bits(problem, request, token, key, n) << bit;
-        key += n;
-      }
-    }
   }
 
   // Rows [row, row + rows) of the pass against the packed block.

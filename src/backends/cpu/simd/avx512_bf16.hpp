@@ -32,6 +32,32 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+// Pair i is low[i], high[i], to nearest even; subnormals become zero.
+inline Pairs narrow_paired(Vec low, Vec high) {
+  alignas(64) static constexpr int16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                     21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                     11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return as_pairs(
+      _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), (__m512i)_mm512_cvtne2ps_pbh(high, low)));
+}
+inline void store(BFloat* p, Pairs x) {
+  _mm512_storeu_si512(p, (__m512i)x);
+}
+// sum + x.first + x.second.
+inline Vec add_pairs(Vec sum, Pairs x) {
+  return dot(sum, x, as_pairs(_mm512_set1_epi16(0x3f80)));
+}
+// x - floor(x), in [0, 1]; 0 of an infinity.
+inline Vec fraction(Vec x) {
+  return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+// Lanes i where bits[i] has that bit.
+inline Mask lanes_with_bit(const uint32_t* bits, int bit) {
+  return _mm512_test_epi32_mask(_mm512_loadu_si512(bits), _mm512_set1_epi32(1 << bit));
+}
+inline bool any(Mask mask) {
+  return mask != 0;
+}
 // Elements [0, 2 * kWidth) of two rows, element by element as pairs, in the order that unlace()
 // undoes; zeros from num_elements on.
 struct LacedPairs {

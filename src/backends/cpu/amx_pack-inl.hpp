@@ -1,0 +1,135 @@
+// What the AMX kernel keeps in memory: everything in tiles of 1 KB, so that each tile load reads 16
+// neighbouring cache lines. K and V become left operands (rows: 16 keys, 16 dims), Q and P right
+// operands (columns: 16 rows of the pass), S and O results with those columns.
+#pragma once
+
+#include "backends/cpu/pack-inl.hpp"
+#include "backends/cpu/softmax-inl.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+constexpr int kPairs = 16;                      // of bf16 in a row of a tile
+constexpr int kTileFloats = kTileRows * 16;     // of S and O
+constexpr int kTileElements = 2 * kTileFloats;  // of K, V, Q and P
+constexpr int kKeyGroup = 32;                   // two tiles of K, one of V
+constexpr int kRowGroup = 32;                   // two tiles of Q
+constexpr int kKeyBlock = 256;                  // keys between two times that O is taken up
+constexpr int kChunkBytes = 512 * 1024;         // of packed K and V, which stay in L2
+
+struct AmxScratch {
+  int chunk;              // keys: a multiple of kKeyBlock
+  int steps;              // tiles of a query's or key's dims
+  int dim_tiles;          // of a value's dims
+  int max_rows;           // of a pass
+  BFloat* keys;           // [chunk / 16][steps] tiles
+  BFloat* values;         // [chunk / kKeyBlock][dim_tiles][kKeyBlock / 32]
+  BFloat* queries;        // [max_rows / 16][steps]
+  float* scores;          // [2 slots][2 key tiles][2 row tiles]
+  BFloat* probabilities;  // [2 row tiles][kKeyBlock / 32]
+  float* outputs;         // [max_rows / 32][dim_tiles][2 row tiles]
+  float* lines;           // [16][dim_tiles * 16]: rows of O on their way out
+  // [max_rows]: a row's RowState, the maximum in log2 units; the sum of its rounded probabilities.
+  float *max, *sum, *rounded_sum;
+  Row* rows;
+  uint32_t* seen;
+  size_t bytes;
+
+  AmxScratch(const Problem& problem, std::byte* base) {
+    steps = (problem.head_dim_qk + 2 * kPairs - 1) / (2 * kPairs);
+    dim_tiles = (problem.head_dim_vo + 15) / 16;
+    const int key_bytes = 2 * (2 * kPairs * steps + 16 * dim_tiles);
+    chunk = larger(kChunkBytes / key_bytes / kKeyBlock, 1) * kKeyBlock;
+    max_rows = larger(kStateBytes / (64 * dim_tiles) / kRowGroup, 1) * kRowGroup;
+    bytes = 0;
+    const auto place = [&]<typename U>(U*& pointer, size_t count) {
+      pointer = base ? reinterpret_cast<U*>(base + bytes) : nullptr;
+      bytes += (count * sizeof(U) + 63) / 64 * 64;
+    };
+    place(keys, size_t{1} * chunk / 16 * steps * kTileElements);
+    place(values, size_t{1} * chunk / 32 * dim_tiles * kTileElements);
+    place(queries, size_t{1} * max_rows / 16 * steps * kTileElements);
+    place(scores, size_t{8} * kTileFloats);
+    place(probabilities, size_t{2} * kKeyBlock / 32 * kTileElements);
+    place(outputs, size_t{1} * max_rows / 16 * dim_tiles * kTileFloats);
+    place(lines, size_t{16} * 16 * dim_tiles);
+    place(max, max_rows);
+    place(sum, max_rows);
+    place(rounded_sum, max_rows);
+    place(rows, max_rows);
+    place(seen, (chunk + 31) / 32);
+  }
+};
+
+// 32 bf16 of a row from element `from` on, zeros from `dims` on; zeros without a row.
+inline Vec load_pairs_of(const BFloat* row, int from, int dims) {
+  if (!row) return zero();
+  return load(reinterpret_cast<const float*>(row + from), first_lanes((dims - from) / 2));
+}
+
+inline void pack_key_tiles(const Problem& problem, const Request& request, int head,
+                           const KeyBlock& chunk, int first, int last, const AmxScratch& scratch) {
+  for (int key = first; key < last; key++) {
+    const BFloat* row = chunk.has(chunk.begin + key)
+                            ? key_row<BFloat>(problem, request, head, chunk.begin + key)
+                            : nullptr;
+    BFloat* to = scratch.keys + key / 16 * scratch.steps * kTileElements + key % 16 * 2 * kPairs;
+    for (int step = 0; step < scratch.steps; step++)
+      store(reinterpret_cast<float*>(to + step * kTileElements),
+            load_pairs_of(row, step * 2 * kPairs, problem.head_dim_qk));
+  }
+}
+
+// V is transposed: a row of a tile is a dim, its pairs are keys.
+inline void pack_value_tiles(const Problem& problem, const Request& request, int head,
+                             const KeyBlock& chunk, int first, int last,
+                             const AmxScratch& scratch) {
+  constexpr int kGroups = kKeyBlock / kKeyGroup;
+  alignas(64) static constexpr BFloat kZeros[16] = {};
+  for (int key = first; key < last; key += kKeyGroup) {
+    const BFloat* rows[kKeyGroup];
+    for (int i = 0; i < kKeyGroup; i++)
+      rows[i] = chunk.has(chunk.begin + key + i)
+                    ? value_row<BFloat>(problem, request, head, chunk.begin + key + i)
+                    : nullptr;
+    BFloat* to = scratch.values +
+                 (key / kKeyBlock * scratch.dim_tiles * kGroups + key % kKeyBlock / kKeyGroup) *
+                     kTileElements;
+    for (int tile = 0; tile < scratch.dim_tiles; tile++, to += kGroups * kTileElements) {
+      const Mask mask = first_lanes(problem.head_dim_vo - tile * 16);
+      const auto dims_of = [&](int i) { return rows[i] ? rows[i] + tile * 16 : kZeros; };
+      Vec r[kWidth];
+      for (int i = 0; i < kPairs; i++) r[i] = interleave(dims_of(2 * i), dims_of(2 * i + 1), mask);
+      transpose(r);
+      for (int i = 0; i < 16; i++) store(reinterpret_cast<float*>(to) + i * 16, r[i]);
+    }
+  }
+}
+
+// Query rows [first, first + count) of a KV head, zeros up to whole groups of rows: row r is token
+// r / group, head r % group of the group. A row of a tile is a pair of dims, its columns are rows.
+inline void pack_query_tiles(const Problem& problem, const Request& request, int head, int first,
+                             int count, const AmxScratch& scratch) {
+  for (int tile = 0; tile < round_up_to(count, kRowGroup); tile += 16) {
+    const BFloat* rows[16];
+    for (int i = 0; i < 16; i++) {
+      const int row = first + tile + i, token = row / problem.group, member = row % problem.group;
+      rows[i] = reinterpret_cast<const BFloat*>(
+          problem.q + (request.query_start + token) * problem.q_token_stride +
+          (int64_t{head} * problem.group + member) * problem.q_head_stride);
+      if (tile + i >= count) rows[i] = nullptr;
+    }
+    BFloat* const to = scratch.queries + tile / 16 * scratch.steps * kTileElements;
+    for (int step = 0; step < scratch.steps; step++) {
+      Vec r[kWidth];
+      for (int i = 0; i < 16; i++)
+        r[i] = load_pairs_of(rows[i], step * 2 * kPairs, problem.head_dim_qk);
+      transpose(r);
+      for (int i = 0; i < kPairs; i++)
+        store(reinterpret_cast<float*>(to + step * kTileElements) + i * 16, r[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rapt::cpu
