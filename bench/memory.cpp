@@ -73,7 +73,7 @@ void fill_random(std::byte* data, int64_t bytes, DType dtype, uint32_t seed) {
 }
 
 void fill_poison(std::byte* data, int64_t bytes) {
-  std::memset(data, 0xff, static_cast<size_t>(bytes));
+  std::fill_n(data, bytes, std::byte{0xff});
 }
 
 bool has_nan(const std::byte* data, int64_t bytes, DType dtype) {

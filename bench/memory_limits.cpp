@@ -1,6 +1,8 @@
 #include "bench/memory_limits.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 namespace rapt::bench {
 namespace {
@@ -35,17 +37,39 @@ uint64_t read_ahead(std::span<const Run> runs, int64_t ahead) {
   return sum;
 }
 
+// The runs in their order, cut into as many shares of the same number of lines.
+std::vector<std::vector<Run>> equal_shares(std::span<const Run> runs, int32_t num_shares) {
+  int64_t lines = 0;
+  for (const Run& run : runs) lines += run.bytes / kLine;
+  std::vector<std::vector<Run>> shares;
+  size_t next = 0;
+  int64_t done = 0;  // bytes of runs[next] that the shares before have
+  for (int32_t i = 0; i < num_shares; i++) {
+    int64_t bytes = (lines * (i + 1) / num_shares - lines * i / num_shares) * kLine;
+    std::vector<Run>& share = shares.emplace_back();
+    while (bytes > 0) {
+      const int64_t part = std::min(bytes, runs[next].bytes - done);
+      share.push_back({runs[next].data + done, part});
+      bytes -= part;
+      done += part;
+      if (done == runs[next].bytes) {
+        next++;
+        done = 0;
+      }
+    }
+  }
+  return shares;
+}
+
 // Keeps the compiler from dropping the reads.
 std::atomic<uint64_t> sink;
 
 }  // namespace
 
 double read_runs(Threads& threads, std::span<const Run> runs, int64_t prefetch_ahead) {
-  const auto shares = static_cast<size_t>(threads.size());
+  const std::vector<std::vector<Run>> shares = equal_shares(runs, threads.size());
   return threads.run([&](int32_t i) {
-    const auto slot = static_cast<size_t>(i);
-    const size_t begin = runs.size() * slot / shares, end = runs.size() * (slot + 1) / shares;
-    const std::span<const Run> own = runs.subspan(begin, end - begin);
+    const std::vector<Run>& own = shares[static_cast<size_t>(i)];
     uint64_t sum = 0;
     if (prefetch_ahead > 0) {
       sum = read_ahead(own, prefetch_ahead);

@@ -15,7 +15,7 @@ struct Run {
   int64_t bytes;
 };
 
-// Reads the runs in their order, each thread its share of them, one load a cache line. Returns
+// Reads the runs in their order, each thread an equal part of them, one load a cache line. Returns
 // seconds. With `prefetch_ahead` > 0 the lines that many bytes ahead in the order of the runs are
 // prefetched.
 double read_runs(Threads& threads, std::span<const Run> runs, int64_t prefetch_ahead = 0);

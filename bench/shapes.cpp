@@ -1,7 +1,8 @@
 #include "bench/shapes.hpp"
 
+#include <algorithm>
 #include <charconv>
-#include <functional>
+#include <limits>
 #include <sstream>
 
 #include "rapt/error.hpp"
@@ -121,6 +122,9 @@ std::vector<Shape> parse_line(const std::vector<std::string>& words, const Place
   }
   for (const Shape& shape : shapes) {
     if (shape.keys == 0) place.refuse(words[1], "followed by keys=");
+    if (int64_t{shape.requests} * std::max(shape.queries, shape.keys) >
+        std::numeric_limits<int32_t>::max())
+      place.refuse(words[1], "of at most 2^31 - 1 tokens: requests=, queries=, keys=");
     if (shape.query_heads % shape.kv_heads != 0) place.refuse(words[1], "of whole groups: heads=");
   }
   return shapes;

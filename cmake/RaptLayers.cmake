@@ -30,7 +30,7 @@ function(rapt_layer name)
 endfunction()
 
 # rapt_test(NAME SOURCES files... [LINK targets...] [LABELS ...])
-# A GoogleTest program; every TEST in it is a test of CTest's.
+# A GoogleTest program; every TEST in it is a test of CTest's. The target LABEL_tests builds all programs of a label.
 function(rapt_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS;DEFINITIONS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -40,5 +40,9 @@ function(rapt_test name)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)  # an empty value would shift the properties after it
   endif()
+  if(NOT TARGET ${arg_LABELS}_tests)
+    add_custom_target(${arg_LABELS}_tests)
+  endif()
+  add_dependencies(${arg_LABELS}_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
 endfunction()

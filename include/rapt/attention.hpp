@@ -1,12 +1,9 @@
 // The way of a call:
 //
-//   AttentionSpec -> Attention (selects a backend, says why) -> plan(Batch) -> Plan -> run(Plan,
-//   tensors) once per layer group                                        once per step once per
-//   layer
-//
-//   rapt::Context context;
-//   rapt::Attention attention(context, spec);
-//   rapt::Plan plan = attention.plan(batch);
+//   rapt::Context context;                     // once
+//   rapt::Attention attention(context, spec);  // once per layer group: selects a backend
+//   rapt::Plan plan = attention.plan(batch);   // once per step
+//   // Once per layer:
 //   attention.write_kv({.k = k, .v = v, .slot_mapping = slots, .cache = cache});
 //   attention.run(plan, {.q = q, .k = cache.k, .v = cache.v, .out = out, .workspace = workspace});
 #pragma once
@@ -93,16 +90,18 @@ struct MergeArgs {
   std::span<const TensorView> outs{};  // N of [T, H, D], all of one dtype: fp32, fp16 or bf16
   std::span<const TensorView> lses{};  // N of fp32 [H, T]; -inf, and +inf too, mark a state that
                                        // saw no key
-  TensorView out{};                    // [T, H, D], any of those dtypes; may be one of `outs`
-  TensorView lse{};                    // fp32 [H, T]; may be absent, or one of `lses`
+  // [T, H, D], any of those dtypes; may be one of `outs` exactly, and must not overlap them
+  // otherwise.
+  TensorView out{};
+  TensorView lse{};  // fp32 [H, T]; may be absent, or one of `lses`
   void* stream = nullptr;
 };
 
 // A spec bound to the backend chosen for it. Cheap to keep, one per layer group; const members may
-// be called from several threads.
+// be called from several threads. The context must outlive it.
 class RAPT_API Attention {
  public:
-  // Throws as select() does.
+  // Throws as select() does. The context must outlive the object: its threads do the work.
   Attention(Context& context, const AttentionSpec& spec, const SelectOptions& options = {});
   ~Attention();
   Attention(Attention&&) noexcept;

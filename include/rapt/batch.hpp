@@ -17,7 +17,8 @@ namespace rapt {
 // legal.
 struct Batch {
   std::span<const int32_t> query_start{};  // [B + 1], from 0, nondecreasing
-  std::span<const int32_t> kv_len{};  // [B], tokens cached for the request, this step's included
+  // [B], tokens cached for the request, this step's included; each at most 2^31 - 2^16.
+  std::span<const int32_t> kv_len{};
 
   // Paged: spec.page_size > 0.
   TensorView page_table{};  // int32 [B, width], on the device that runs; rows may be strided

@@ -30,8 +30,8 @@ struct ContextOptions {
       log{};  // what was chosen and why (kInfo); empty = silent
 };
 
-// Shared by any number of Attention objects; safe to use from several threads, which then take
-// turns on its pool.
+// Shared by any number of Attention objects, which it must outlive; safe to use from several
+// threads, which then take turns on its pool.
 class RAPT_API Context {
  public:
   explicit Context(ContextOptions options = {});

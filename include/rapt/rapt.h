@@ -199,7 +199,7 @@ typedef struct rapt_attention_spec {
   int64_t window_left;
   int64_t window_right;
   float scale;         /* 0 = head_dim_qk^-0.5 */
-  float softcap;       /* 0 = off */
+  float softcap;       /* 0 = off; else in [1e-20, 1e20] */
   int32_t alibi;       /* 0/1: run is given alibi_slopes */
   int32_t sinks;       /* 0/1: run is given sinks, logits that join the denominator only */
   int32_t custom_mask; /* 0/1: run is given custom_mask, joined to causal and window by AND */

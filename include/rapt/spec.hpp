@@ -56,7 +56,7 @@ struct AttentionSpec {
       causal{};  // unset: true for decoders, false for the other kinds, which refuse true
   Window window{};
   std::optional<float> scale{};  // unset: head_dim_qk^-0.5
-  float softcap = 0;             // 0 = off
+  float softcap = 0;             // 0 = off; else in [1e-20, 1e20]
   bool alibi = false;            // run() is given one slope per query head
   bool sinks =
       false;  // run() is given one fp32 logit per query head that joins the denominator only

@@ -1,5 +1,6 @@
 #include "rapt/attention.hpp"
 
+#include <memory>
 #include <utility>
 
 #include "api/context_impl.hpp"
@@ -9,7 +10,8 @@
 namespace rapt {
 
 struct Plan::Impl {
-  const void* owner = nullptr;  // the backend it was made by and for
+  // The backend it was made by and for; held, so that no later one can have its address.
+  std::shared_ptr<const AttentionBackend> owner;
   std::unique_ptr<BackendPlan> plan;
 };
 
@@ -31,7 +33,7 @@ std::string Plan::describe() const {
 struct Attention::Impl {
   AttentionSpec spec;
   Selection selection;
-  std::unique_ptr<AttentionBackend> backend;
+  std::shared_ptr<const AttentionBackend> backend;
 };
 
 Attention::Attention(Context& context, const AttentionSpec& spec, const SelectOptions& options)
@@ -58,7 +60,7 @@ const Selection& Attention::selection() const {
 
 Plan Attention::plan(const Batch& batch) const {
   auto impl = std::make_unique<Plan::Impl>();
-  impl->owner = impl_->backend.get();
+  impl->owner = impl_->backend;
   impl->plan = impl_->backend->make_plan();
   Plan plan(std::move(impl));
   replan(plan, batch);
@@ -66,7 +68,7 @@ Plan Attention::plan(const Batch& batch) const {
 }
 
 void Attention::replan(Plan& plan, const Batch& batch) const {
-  check(plan.impl_ && plan.impl_->owner == impl_->backend.get(),
+  check(plan.impl_ && plan.impl_->owner == impl_->backend,
         "replan: the plan was made by another Attention object");
   validate(batch, impl_->spec);
   BackendPlan& backend_plan = *plan.impl_->plan;
@@ -77,11 +79,17 @@ void Attention::replan(Plan& plan, const Batch& batch) const {
       .num_kv_rows = batch.kv_start.empty() ? 0 : batch.kv_start.back(),
       .custom_mask_bytes = impl_->spec.custom_mask ? custom_mask_bytes(batch) : 0,
   };
-  impl_->backend->plan(batch, backend_plan);
+  try {
+    impl_->backend->plan(batch, backend_plan);
+  } catch (...) {
+    // Half a plan must not run: leave one without work.
+    plan.impl_->plan = impl_->backend->make_plan();
+    throw;
+  }
 }
 
 void Attention::run(const Plan& plan, const RunArgs& args) const {
-  check(plan.impl_ && plan.impl_->owner == impl_->backend.get(),
+  check(plan.impl_ && plan.impl_->owner == impl_->backend,
         "run: the plan was made by another Attention object");
   const BackendPlan& backend_plan = *plan.impl_->plan;
   validate(impl_->spec, backend_plan.shape, args, impl_->backend->device_kind());

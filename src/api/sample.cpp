@@ -1,4 +1,6 @@
+#include <atomic>
 #include <cmath>
+#include <new>
 #include <vector>
 
 #include "api/context_impl.hpp"
@@ -50,18 +52,30 @@ void sample(Context& context, const TensorView& logits, std::span<const Sampling
   check(rows * vocab == 0 || logits.data != nullptr, "logits has no data");
   check(vocab <= 1 || logits.stride[1] == 1, "logits is ", logits.describe(),
         ": the last axis must be contiguous");
+  check(reinterpret_cast<uintptr_t>(logits.data) % size_of(logits.dtype) == 0, "logits is at ",
+        logits.data, ": must be aligned to its ", size_of(logits.dtype), "-byte elements");
+  if (rows > 1)
+    checked_mul(checked_mul(rows, logits.stride[0], "logits' rows"),
+                static_cast<int64_t>(size_of(logits.dtype)), "logits' rows");
   const auto num_rows = static_cast<size_t>(rows);
   check(params.size() == num_rows && tokens.size() == num_rows && statuses.size() == num_rows,
         "params, tokens and statuses have ", params.size(), ", ", tokens.size(), " and ",
         statuses.size(), " entries: logits has ", rows, " rows, each needs one of each");
   for (size_t row = 0; row < num_rows; row++) validate(params[row], row);
 
+  std::atomic<bool> no_memory = false;  // tasks never throw: the loop may be the caller's
   context.impl().parallel_for(static_cast<int32_t>(rows), [&](int32_t row) {
-    std::vector<float> converted;
-    const SampledToken sampled = sample_row(row_as_float(logits, row, converted), params[row]);
-    tokens[row] = sampled.token;
-    statuses[row] = sampled.status;
+    try {
+      std::vector<float> converted;
+      const SampledToken sampled = sample_row(row_as_float(logits, row, converted), params[row]);
+      tokens[row] = sampled.token;
+      statuses[row] = sampled.status;
+    } catch (const std::bad_alloc&) {
+      no_memory = true;
+    }
   });
+  if (no_memory)
+    fail(ErrorCode::kOutOfMemory, "sample: no memory to sort a row of ", vocab, " logits");
 }
 
 }  // namespace rapt

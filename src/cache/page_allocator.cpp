@@ -1,6 +1,7 @@
 #include "rapt/page_allocator.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -131,7 +132,14 @@ PageAllocator::PageAllocator(int64_t num_pages, int32_t page_size, bool reserve_
   check(page_size >= 1, "page_size is ", page_size, ": must be at least 1");
   check(num_pages > 0 || !reserve_null_page,
         "num_pages is 0: there is no page 0 to reserve as the null page");
-  impl_ = std::make_unique<Impl>(num_pages, page_size, reserve_null_page);
+  try {
+    impl_ = std::make_unique<Impl>(num_pages, page_size, reserve_null_page);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // bad_alloc, or length_error where a vector could never be
+    fail(ErrorCode::kOutOfMemory, "no memory for the tokens of ", num_pages, " pages of ",
+         page_size, ": ask for fewer");
+  }
 }
 
 PageAllocator::~PageAllocator() = default;

@@ -47,17 +47,21 @@ thread_local bool inside_task = false;
 
 }  // namespace
 
-// A loop is published by a new value of `loop`; every worker takes part in every loop and counts
-// itself out of `busy`, so nothing of a loop is touched once run() has returned.
+// A loop is published by a new even value of `loop` and closed by the odd one after it. A worker
+// joins a loop while it is open, and run() returns when all who joined have left: one that wakes up
+// late is not waited for.
 struct ThreadPool::Impl {
+  static constexpr uint64_t kWorker = uint64_t{1} << 32;  // one worker in `state`
+
   std::mutex turn;  // held by the caller whose loop is running
   std::vector<std::thread> workers;
   const std::function<void(int32_t)>* task = nullptr;
   int32_t num_tasks = 0;
-  bool stopping = false;
+  std::atomic<bool> stopping{false};
   alignas(64) std::atomic<int32_t> next{0};
-  alignas(64) std::atomic<uint32_t> loop{0};
-  alignas(64) std::atomic<uint32_t> busy{0};
+  alignas(64) std::atomic<uint32_t> loop{0};   // what workers wait on: the even values alone
+  alignas(64) std::atomic<uint64_t> state{1};  // workers inside, and the loop; begins closed
+  alignas(64) std::atomic<uint32_t> left{0};   // changes when the last worker leaves a closed loop
 
   void drain() {
     inside_task = true;
@@ -65,23 +69,38 @@ struct ThreadPool::Impl {
     inside_task = false;
   }
 
-  void publish() {
-    loop.fetch_add(1, std::memory_order_release);
+  void publish(uint32_t id) {
+    loop.store(id, std::memory_order_release);
     loop.notify_all();
   }
 
   void stop() {
-    stopping = true;
-    publish();
+    stopping.store(true, std::memory_order_relaxed);
+    publish(loop.load(std::memory_order_relaxed) + 2);
     for (std::thread& worker : workers) worker.join();
+  }
+
+  bool join(uint32_t id) {
+    uint64_t now = state.load(std::memory_order_relaxed);
+    while (static_cast<uint32_t>(now) == id)
+      if (state.compare_exchange_weak(now, now + kWorker, std::memory_order_acquire)) return true;
+    return false;
+  }
+
+  void leave() {
+    const uint64_t before = state.fetch_sub(kWorker, std::memory_order_release);
+    if (before / kWorker != 1 || before % 2 == 0) return;
+    left.fetch_add(1, std::memory_order_release);
+    left.notify_one();
   }
 
   void work() {
     for (uint32_t seen = 0;;) {
       seen = wait_for_change(loop, seen);
-      if (stopping) return;
+      if (stopping.load(std::memory_order_relaxed)) return;
+      if (!join(seen)) continue;
       drain();
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+      leave();
     }
   }
 };
@@ -114,11 +133,14 @@ void ThreadPool::run(int32_t num_tasks, const std::function<void(int32_t)>& task
   pool.task = &task;
   pool.num_tasks = num_tasks;
   pool.next.store(0, std::memory_order_relaxed);
-  pool.busy.store(static_cast<uint32_t>(pool.workers.size()), std::memory_order_relaxed);
-  pool.publish();
+  const uint32_t id = pool.loop.load(std::memory_order_relaxed) + 2;
+  const uint32_t left = pool.left.load(std::memory_order_relaxed);
+  pool.state.store(id, std::memory_order_release);
+  pool.publish(id);
   pool.drain();
-  for (uint32_t busy; (busy = pool.busy.load(std::memory_order_acquire)) != 0;)
-    wait_for_change(pool.busy, busy);
+  // Closed. Whoever is still inside changes `left` on leaving.
+  if (pool.state.fetch_add(1, std::memory_order_acq_rel) >= Impl::kWorker)
+    wait_for_change(pool.left, left);
 }
 
 int32_t ThreadPool::num_threads() const {

@@ -25,6 +25,8 @@ constexpr double kMinPieceToPartial = 8;
 constexpr int64_t kMinTileRows = 96;
 // Pieces begin at absolute multiples of at least this many keys, the longest block of a kernel.
 constexpr int64_t kKeyAlign = 64;
+// Kernels number rows in 32 bits, and round a number up to the end of its block.
+constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
 // The machine that batch_invariant cuts for.
 constexpr int32_t kNominalThreads = 16;
 
@@ -84,9 +86,8 @@ KeyRange all_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin,
 Lengths lengths_of(const Costs& costs, const Batch& batch, int64_t b, int64_t max_decode_rows) {
   Lengths lengths{.index = b, .query_len = batch.query_len(b), .kv_len = batch.kv_len[b]};
   lengths.rows = lengths.query_len * costs.group;
-  check(lengths.rows <= std::numeric_limits<int32_t>::max(), "query_len[", b, "] is ",
-        lengths.query_len, " with ", costs.group,
-        " query heads per KV head: at most 2^31 - 1 rows");
+  check(lengths.rows <= kMaxRows, "query_len[", b, "] is ", lengths.query_len, " with ",
+        costs.group, " query heads per KV head: their product may be at most ", kMaxRows);
   lengths.phase = lengths.rows <= max_decode_rows ? Phase::kDecode : Phase::kPrefill;
   if (lengths.rows == 0) return lengths;
   const double keys = lengths.phase == Phase::kDecode

@@ -46,7 +46,9 @@ struct WorkList {
   int32_t num_slots = 0;  // threads that can be of use; each works in its own slot
   size_t scratch_stride = 0, partial_out_offset = 0, partial_lse_offset = 0, workspace_bytes = 0;
 
-  int32_t num_ranges() const { return static_cast<int32_t>(ranges.size()) - 1; }
+  int32_t num_ranges() const {
+    return ranges.empty() ? 0 : static_cast<int32_t>(ranges.size()) - 1;
+  }
 
   // The planner's own: works before they are cut, kept for their capacity.
   struct Unit {

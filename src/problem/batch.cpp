@@ -10,6 +10,9 @@
 namespace rapt {
 namespace {
 
+// Kernels number keys in 32 bits, and round a number up to the end of its block.
+constexpr int32_t kMaxKvLen = std::numeric_limits<int32_t>::max() - 0xffff;
+
 void check_starts(std::span<const int32_t> starts, size_t num_requests, const char* name) {
   check(starts.size() == num_requests + 1, name, " has ", starts.size(), " entries for ",
         num_requests, " requests: must have one more than kv_len");
@@ -28,15 +31,20 @@ void check_lengths(const Batch& batch) {
   if (num_requests > 0 || !batch.query_start.empty())
     check_starts(batch.query_start, num_requests, "query_start");
   for (size_t b = 0; b < num_requests; b++)
-    check(batch.kv_len[b] >= 0, "kv_len[", b, "] is ", batch.kv_len[b], ": must not be negative");
+    check(batch.kv_len[b] >= 0 && batch.kv_len[b] <= kMaxKvLen, "kv_len[", b, "] is ",
+          batch.kv_len[b], ": must not be negative, and at most ", kMaxKvLen);
 }
 
-// Every id that may be read, as unsigned so that a negative one is out of the pool too; branch-free
-// so that it vectorises: a step may name a million pages.
+// Whether every id is in [0, num_pages), num_pages < 2^31: neither an id nor what is left of the
+// pool above it is negative. Branch-free and by sign bits alone, which any vector unit can do: a
+// step may name a million pages.
 bool ids_in_pool(const int32_t* ids, int64_t count, uint32_t num_pages) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < count; i++) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
-  return count == 0 || largest < num_pages;
+  uint32_t signs = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const auto id = static_cast<uint32_t>(ids[i]);
+    signs |= id | (num_pages - 1 - id);
+  }
+  return signs >> 31 == 0;
 }
 
 void check_page_table(const Batch& batch, int32_t page_size) {
@@ -54,6 +62,8 @@ void check_page_table(const Batch& batch, int32_t page_size) {
   check(reinterpret_cast<uintptr_t>(table.data) % sizeof(int32_t) == 0, "page_table is at ",
         table.data, ": must be aligned to its 4-byte ids");
   const int64_t row_stride = stride_of(table, 0);
+  checked_mul(checked_mul(num_requests, row_stride, "page_table's rows"), sizeof(int32_t),
+              "page_table's rows");
   const bool on_host = table.device.kind == DeviceKind::kCpu;
   for (int64_t b = 0; b < num_requests; b++) {
     const int64_t needed = ceil_div(batch.kv_len[b], page_size);

@@ -11,6 +11,8 @@ namespace {
 constexpr int32_t kMaxHeads = 1 << 16;
 constexpr int32_t kMaxHeadDim = 1 << 14;
 constexpr int32_t kMaxPageSize = 1 << 24;
+constexpr float kMinSoftcap = 1e-20f,
+                kMaxSoftcap = 1e20f;              // itself and its inverse, times any score
 constexpr int64_t kMaxWindow = int64_t{1} << 40;  // far past any length, far from overflow
 
 void check_in(int64_t value, int64_t low, int64_t high, const char* name) {
@@ -99,8 +101,9 @@ void validate(const AttentionSpec& spec) {
   check_in(spec.window.right, -kMaxWindow, kMaxWindow, "window.right");
   check(!spec.scale || std::isfinite(*spec.scale), "scale is ", spec.scale.value_or(0),
         ": must be finite");
-  check(std::isfinite(spec.softcap) && spec.softcap >= 0, "softcap is ", spec.softcap,
-        ": must be finite and positive, or 0 for none");
+  check(spec.softcap == 0 || (spec.softcap >= kMinSoftcap && spec.softcap <= kMaxSoftcap),
+        "softcap is ", spec.softcap, ": must be in [", kMinSoftcap, ", ", kMaxSoftcap,
+        "], or 0 for none");
   check(spec.kind == AttentionKind::kDecoder || !spec.is_causal(), "causal is set for kind ",
         to_string(spec.kind), ": only decoders are causal; leave it unset");
   const bool self_without_cache =

@@ -245,5 +245,18 @@ TEST(EmptyRows, A15_lengths_off_the_tile_and_cached_context) {
   }
 }
 
+// A row whose scores are all NaN has seen keys: it is NaN, not empty, also where its keys are cut.
+TEST(EmptyRows, a_nan_query_is_not_an_empty_row) {
+  for (const auto& [query_len, kv_len] : {std::pair{1, 20}, {1, 20000}, {40, 60}}) {
+    Problem problem{.spec = make_spec(DType::kFloat32, 2, 1, 8), .requests = {{query_len, kv_len}}};
+    problem.q = [](int64_t, int64_t, int64_t, int64_t) { return std::nanf(""); };
+    for (const Backend& backend : backends_for(problem.spec)) {
+      const Outcome outcome = run(problem, backend);
+      for (float x : outcome.out) ASSERT_TRUE(std::isnan(x)) << backend.describe() << outcome.plan;
+      for (float x : outcome.lse) ASSERT_TRUE(std::isnan(x)) << backend.describe() << outcome.plan;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -108,5 +108,41 @@ TEST(Limits, C04_nothing_is_read_past_the_last_entry_of_a_table) {
     }
 }
 
+// The last keys of the longest context there may be: a rolled-over block number would read far
+// away. All keys are one row, which a stride of 0 repeats.
+TEST(Limits, the_longest_context_ends_where_its_last_keys_are) {
+  constexpr int32_t kLongest = std::numeric_limits<int32_t>::max() - 0xffff;
+  for (const int32_t query_len : {1, 40})
+    for (const Backend& backend : backends_for(make_spec(DType::kFloat32, 2, 1, 8))) {
+      if (backend.name == "reference") continue;  // it looks at every key
+      AttentionSpec spec = make_spec(DType::kFloat32, 2, 1, 8);
+      spec.page_size = 0;
+      spec.window = sliding_window(100);
+      const std::vector<int32_t> query_start = {0, query_len}, kv_len = {kLongest},
+                                 kv_start = {0, kLongest};
+      const std::vector<float> q(query_len * 16, 0.5f), k(8, 0.25f);
+      const std::vector<float> v = {1, 2, 3, 4, 5, 6, 7, 8};
+      std::vector<float> out(q.size()), lse(2 * query_len);
+      Attention attention(context_of(backend), spec, {.backend = backend.name});
+      const Plan plan =
+          attention.plan({.query_start = query_start, .kv_len = kv_len, .kv_start = kv_start});
+      GuardedBuffer workspace(plan.workspace_bytes(), kWorkspaceAlignment);
+      auto keys = [&](const std::vector<float>& row) {
+        return TensorView::strided(row.data(), DType::kFloat32, {kLongest, 1, 8}, {0, 8, 1});
+      };
+      attention.run(plan,
+                    {.q = TensorView::contiguous(q.data(), DType::kFloat32, {query_len, 2, 8}),
+                     .k = keys(k),
+                     .v = keys(v),
+                     .out = TensorView::contiguous(out.data(), DType::kFloat32, {query_len, 2, 8}),
+                     .lse = TensorView::contiguous(lse.data(), DType::kFloat32, {2, query_len}),
+                     .workspace = {workspace.data(), workspace.size()}});
+      for (size_t i = 0; i < out.size(); i++)
+        ASSERT_NEAR(out[i], v[i % 8], 1e-5) << backend.describe() << " at " << i;
+      // 100 keys of score 8 * 0.5 * 0.25 / sqrt(8).
+      for (float x : lse) ASSERT_NEAR(x, std::log(100.0) + 1 / std::sqrt(8.0), 1e-5);
+    }
+}
+
 }  // namespace
 }  // namespace rapt::test

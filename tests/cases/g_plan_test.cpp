@@ -18,6 +18,28 @@ void expect_bits(const Outcome& got, const Outcome& want) {
   EXPECT_EQ(got.lse, want.lse);
 }
 
+// A batch whose lengths are sound but whose rows are too many for the CPU's plans.
+TEST(Plan, a_replan_that_fails_leaves_no_work_behind) {
+  Problem problem{.spec = make_spec(DType::kFloat32, 1024, 1, 8), .requests = {{1, 3}}};
+  problem.spec.page_size = 0;
+  Tensors tensors(problem);
+  for (const Backend& backend : backends_for(problem.spec)) {
+    if (backend.name == "reference") continue;  // it has no such limit
+    Attention attention(context_of(backend), problem.spec, {.backend = backend.name});
+    Plan plan = attention.plan(tensors.batch());
+    const std::vector<int32_t> query_start = {0, 1 << 22};
+    Batch batch = tensors.batch();
+    batch.query_start = query_start;
+    EXPECT_THROW(attention.replan(plan, batch), Error);
+    EXPECT_EQ(plan.num_tokens(), 0);
+    EXPECT_EQ(plan.workspace_bytes(), 0u);
+    attention.run(plan, tensors.args(plan));  // writes nothing
+    attention.replan(plan, tensors.batch());
+    attention.run(plan, tensors.args(plan));
+    expect_bits(tensors.collect(), run(tensors, backend));
+  }
+}
+
 // A plan that once held other work, larger or smaller, is the plan that a fresh one is.
 TEST(Plan, G01_a_reused_plan_keeps_nothing_of_the_step_before) {
   for (const std::vector<RequestLengths>& before : kBatches)

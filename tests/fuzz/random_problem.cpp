@@ -28,7 +28,7 @@ class Dice {
 void draw_heads(Dice& dice, AttentionSpec& spec) {
   spec.dtype = dice.of({DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kBFloat16});
   const int32_t group = dice.of({1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 12, 16, 32, 71});
-  spec.num_kv_heads = group > 8 ? 1 : dice.in(1, 4);
+  spec.num_kv_heads = dice.in(1, group > 16 ? 2 : group > 8 ? 3 : 4);
   spec.num_query_heads = group * spec.num_kv_heads;
   spec.head_dim_qk =
       dice.chance(0.6) ? dice.of({64, 128, 80, 96, 192, 256, 512, 8, 40, 72}) : 8 * dice.in(1, 64);
@@ -37,7 +37,7 @@ void draw_heads(Dice& dice, AttentionSpec& spec) {
 }
 
 void draw_options(Dice& dice, AttentionSpec& spec) {
-  spec.page_size = dice.of({0, 1, 2, 3, 5, 16, 16, 16, 32, 64, 128, 256});
+  spec.page_size = dice.of({0, 1, 2, 3, 5, 7, 16, 16, 16, 32, 63, 64, 128, 256, 1000});
   if (spec.page_size == 0 && dice.chance(0.5))
     spec.kind = dice.of({AttentionKind::kEncoder, AttentionKind::kEncoderOnly});
   if (dice.chance(0.1)) spec.kind = AttentionKind::kEncoderDecoder;
@@ -46,8 +46,10 @@ void draw_options(Dice& dice, AttentionSpec& spec) {
     auto side = [&] { return dice.chance(0.2) ? -1 : dice.in(-12, 60); };
     spec.window = dice.chance(0.5) ? sliding_window(dice.in(1, 80)) : Window{side(), side()};
   }
-  if (dice.chance(0.2)) spec.scale = static_cast<float>(dice.of({0.01, 0.3, 1.0, -0.2, 0.0}));
-  if (dice.chance(0.2)) spec.softcap = static_cast<float>(dice.of({0.5, 5.0, 30.0, 50.0}));
+  if (dice.chance(0.2))
+    spec.scale = static_cast<float>(dice.of({0.01, 0.3, 1.0, -0.2, 0.0, 1e-38, -1e-44}));
+  if (dice.chance(0.2))
+    spec.softcap = static_cast<float>(dice.of({0.5, 5.0, 30.0, 50.0, 1e-20, 1e-3, 1e4, 1e20}));
   spec.alibi = dice.chance(0.15);
   spec.sinks = dice.chance(0.2);
   spec.custom_mask = dice.chance(0.15);

@@ -149,10 +149,14 @@ Values values_of(const Problem& problem) {
     uint8_t* reachable = values.reachable.data() + values.kv_start[b];
     for (int64_t i = 0; i < query_len; i++)
       for (int64_t j = 0; j < kv_len; j++) {
-        reachable[j] |= position_sees(spec, i, j, query_len, kv_len);
-        if (spec.custom_mask)
-          values.mask.push_back(problem.mask ? problem.mask(id, i, first + j)
-                                             : uniform_of(seed, kMask, id, i, first + j) < 0.7);
+        bool seen = position_sees(spec, i, j, query_len, kv_len);
+        if (spec.custom_mask) {
+          const bool shown = problem.mask ? problem.mask(id, i, first + j)
+                                          : uniform_of(seed, kMask, id, i, first + j) < 0.7;
+          values.mask.push_back(shown);
+          seen &= shown;
+        }
+        reachable[j] |= seen;
       }
   }
   if (spec.sinks)

@@ -88,7 +88,7 @@ struct Values {
   std::vector<float> sinks, alibi_slopes, k_scale, v_scale;  // empty unless the spec has them
   std::vector<uint8_t> mask;        // one byte per (request, i, j); empty unless custom_mask
   std::vector<int64_t> mask_start;  // [B + 1]
-  std::vector<uint8_t> reachable;   // [all keys]: position alone lets some query see the key
+  std::vector<uint8_t> reachable;   // [all keys]: some query sees the key
 };
 Values values_of(const Problem& problem);
 

@@ -21,8 +21,8 @@ struct Outcome {
 
 // Everything that must not be read is NaN (bytes 0xFF), everything that must not be written holds
 // 0xA5: the run's own rows of out and lse, their padding, and the memory around them. Workspace
-// is 0xFF and just as long as the plan says. Keys that no query's position reaches are NaN too;
-// keys that only the custom mask hides hold numbers.
+// is 0xFF and just as long as the plan says. Keys that no query sees, by its position or by the
+// custom mask, are NaN too.
 class Tensors {
  public:
   explicit Tensors(const Problem& problem);

@@ -178,6 +178,7 @@ void run_bench(const BenchOptions& options) {
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed beside the machine's limits");
   bench->require_subcommand(1);
+  bench->footer("Example: rapt bench cpu --quick");
   auto options = std::make_shared<BenchOptions>();
   CLI::App* cpu =
       bench->add_subcommand("cpu", "Prefill, decode and planning on the CPU (docs/benchmarks.md)");
@@ -186,7 +187,7 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"prefill", "decode", "plan"}));
   cpu->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 4096));
   cpu->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   cpu->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing, a shape")
       ->check(CLI::Range(0.001, 3600.0))

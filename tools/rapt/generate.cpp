@@ -72,8 +72,9 @@ void check_device(const Options& options, const llm::ModelConfig& config) {
   const rapt::DeviceInfo device = rapt::device_info(is_cuda ? "sm90" : options.device);
   const auto spec = llm::attention_spec(config, kv_format(options), options.page_size);
   const rapt::Selection selection = rapt::select(spec, device, {.backend = options.backend});
-  refuse("--device " + options.device + ": this build generates on the CPU only, though " +
-             to_string(selection.backend) + " would take the attention",
+  refuse("--device " + options.device + ": " + to_string(selection.backend) +
+             " would take the attention, but text is generated on this machine's CPU, which is "
+             "\"cpu\"; --isa gives it a lower instruction set",
          rapt::ErrorCode::kUnsupported);
 }
 
@@ -269,10 +270,15 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--min-p", o->sampling.min_p, "Drop tokens below this share of the likeliest")
       ->capture_default_str();
-  command->add_option("--seed", o->sampling.seed, "Of the random numbers")->capture_default_str();
+  command
+      ->add_option("--seed", o->sampling.seed,
+                   "Of the random numbers; every prompt draws the same ones")
+      ->capture_default_str();
   command->add_option("--device", o->device, "cpu, cuda[:N] or emulated-smNN")
       ->capture_default_str();
-  command->add_option("--kv-dtype", o->kv_dtype, "Format of the KV cache; auto = fp32")
+  command
+      ->add_option("--kv-dtype", o->kv_dtype,
+                   "Format of the KV cache: fp32, fp16, bf16; auto = fp32")
       ->capture_default_str();
   command->add_option("--page-size", o->page_size, "Tokens per page")
       ->capture_default_str()

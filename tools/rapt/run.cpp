@@ -155,10 +155,12 @@ Comparison compare(const Step& step, const Execution& got, const Execution& want
 void run_step(const RunOptions& options) {
   const Step step = load_step(options.step_file);
   const rapt::DeviceInfo device = rapt::device_info(options.device);
-  if (device.kind != rapt::DeviceKind::kCpu) {
+  if (device.name != "cpu") {
     select(step.spec, device, {.backend = options.backend});  // throws with every reason
     throw rapt::Error(rapt::ErrorCode::kUnsupported,
-                      "device " + options.device + ": this build runs on the CPU only");
+                      "--device " + options.device +
+                          ": a step runs on this machine's CPU, which is \"cpu\"; --isa gives it a "
+                          "lower instruction set");
   }
   rapt::ContextOptions context_options{.num_threads = options.threads};
   if (!options.isa.empty()) {
@@ -231,7 +233,7 @@ void add_run(CLI::App& app) {
   run->add_option("--device", options->device, "Device to run on")->capture_default_str();
   run->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   run->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 4096));
   run->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();

@@ -14,8 +14,10 @@ std::string file_of(const std::string& path) {
     const std::filesystem::path file = std::filesystem::path(path) / name;
     if (std::filesystem::exists(file, no_such_file)) return file.string();
   }
-  fail_io(path,
-          ": holds neither tokenizer.json nor tokenizer.model; name another tokenizer's file");
+  fail_io(
+      path,
+      ": holds neither tokenizer.json nor tokenizer.model, as a Hugging Face directory does: name "
+      "the file of the model or of the tokenizer");
 }
 
 }  // namespace

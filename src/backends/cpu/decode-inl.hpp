@@ -3,10 +3,11 @@
 // Traffic: a key of a KV head is read once, for all query heads of its group and all query tokens
 // (rows); 2 * D * sizeof(T) bytes for 4 * D * rows flops. Keys are taken in blocks at absolute
 // multiples of kBlockKeys, all KV heads of the work at each block, since a page's heads are
-// neighbours in memory: 16 tokens of 8 heads of 128 bf16 are one run of 32 KiB. While a block is
-// computed the next one is prefetched through the page table, in the order it lies in memory; the
-// processor's own prefetcher stops at every page. Accumulators (heads * rows * D floats) stay in
-// the innermost caches.
+// neighbours in memory: 16 tokens of 8 heads of 128 bf16 are one run of 32 KiB. While some KiB are
+// computed the next are prefetched through the page table, in the order they lie in memory; the
+// processor's own prefetcher stops at every page. (Prefetching a whole block ahead, into L2, gave
+// two thirds of the bandwidth: every line then misses L1 twice.) Accumulators (heads * rows * D
+// floats) stay in the innermost caches.
 //
 // A row's arithmetic depends on its own visible keys alone, never on the rows and heads beside it:
 // lanes stand for absolute key positions, and where rows see different keys of a block, each takes
@@ -27,6 +28,10 @@ constexpr int kBlockKeys = 32;  // as many as bits of a mask
 constexpr int kScoreStride = kBlockKeys + kWidth;
 constexpr int64_t kCacheLine = 64;
 
+constexpr float kNoDecay[kMaxDecodeRows] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+constexpr int64_t kBlockScratchBytes =
+    kMaxDecodeRows * (kScoreStride + 2 * kBlockKeys + 1) * int64_t{sizeof(float)};
+
 // Where rows of one call live in scratch; the same for every instruction set and element type up to
 // the padding. All sizes are multiples of 64 bytes.
 struct DecodeLayout {
@@ -43,7 +48,7 @@ struct DecodeLayout {
     zeros_bytes = out_stride * int64_t{sizeof(float)};
   }
   int64_t bytes(int64_t heads) const {
-    return zeros_bytes + heads * (query_bytes + out_bytes + state_bytes);
+    return zeros_bytes + heads * (query_bytes + out_bytes + state_bytes + kBlockScratchBytes);
   }
 };
 
@@ -65,6 +70,14 @@ class Decoder {
   using Query = typename Rows::Query;
   using Probability = typename Rows::Probability;
 
+  // One head's rows against one block.
+  struct BlockScratch {
+    alignas(64) float scores[kMaxDecodeRows][kScoreStride];
+    alignas(64) Probability probabilities[kMaxDecodeRows][2 * kBlockKeys];
+    alignas(64) float decay[kMaxDecodeRows];
+  };
+  static_assert(sizeof(BlockScratch) <= kBlockScratchBytes);
+
  public:
   Decoder(const Problem& problem, const Request& request, const Work& work,
           const Partials& partials, std::byte* scratch)
@@ -78,13 +91,13 @@ class Decoder {
     queries_ = scratch + layout_.zeros_bytes;
     outs_ = queries_ + heads_ * layout_.query_bytes;
     states_ = outs_ + heads_ * layout_.out_bytes;
+    blocks_ = states_ + heads_ * layout_.state_bytes;
     const int64_t k_bytes = problem.head_dim_qk * int64_t{sizeof(T)};
     const int64_t v_bytes = problem.head_dim_vo * int64_t{sizeof(T)};
-    const bool neighbours = problem.k_head_stride == k_bytes && problem.v_head_stride == v_bytes;
+    tokens_first_ = heads_ > 1 && problem.k_head_stride == k_bytes &&
+                    problem.v_head_stride == v_bytes && problem.k_token_stride > k_bytes;
     k_lines_ = static_cast<int>((k_bytes + kCacheLine - 1) / kCacheLine);
-    run_heads_ = neighbours ? heads_ : 1;
-    k_run_bytes_ = run_heads_ * k_bytes;
-    v_run_bytes_ = run_heads_ * v_bytes;
+    v_lines_ = static_cast<int>((v_bytes + kCacheLine - 1) / kCacheLine);
   }
 
   // Rows [row_begin, row_begin + num_rows), at most kMaxDecodeRows.
@@ -103,10 +116,7 @@ class Decoder {
       TokenBlock& next = blocks[current ^ 1];
       next.begin = next.end = 0;
       if (first + kBlockKeys < keys_.end) locate(first + kBlockKeys, next);
-      prefetch_from(next);
-      const TokenBlock& block = blocks[current];
-      if (!mask(block)) continue;
-      for (int head = 0; head < heads_; head++) take(block, head);
+      if (mask(blocks[current])) take(blocks[current], next);
     }
     for (int head = 0; head < heads_; head++)
       for (int r = 0; r < rows_; r++) finish(head, r);
@@ -124,6 +134,9 @@ class Decoder {
   float* out(int head) const { return reinterpret_cast<float*>(outs_ + head * layout_.out_bytes); }
   float* row_max(int head) const {
     return reinterpret_cast<float*>(states_ + head * layout_.state_bytes);
+  }
+  BlockScratch& scratch_of(int head) const {
+    return *reinterpret_cast<BlockScratch*>(blocks_ + head * kBlockScratchBytes);
   }
   // kWidth partial sums of each row.
   float* row_sum(int head) const { return row_max(head) + kMaxDecodeRows; }
@@ -211,118 +224,142 @@ class Decoder {
     return true;
   }
 
-  void take(const TokenBlock& block, int head) {
+  // `next` is what is prefetched meanwhile.
+  void take(const TokenBlock& block, const TokenBlock& next) {
     switch (tile_rows_) {
       case 1:
-        return take_tiled<1>(block, head);
+        return take_tiled<1>(block, next);
       case 2:
-        return take_tiled<2>(block, head);
+        return take_tiled<2>(block, next);
       default:
-        return take_tiled<4>(block, head);
+        return take_tiled<4>(block, next);
     }
   }
 
+  // K and V are taken in the order they lie in memory, so that what is prefetched next is a run,
+  // and few enough bytes ahead to be still in L1 when its turn comes.
   template <int kRows>
-  void take_tiled(const TokenBlock& block, int head) {
-    alignas(64) float scores[kMaxDecodeRows][kScoreStride];
-    alignas(64) Probability probabilities[kMaxDecodeRows][2 * kBlockKeys];
-    float decay[kMaxDecodeRows];
-    score<kRows>(block, head, scores);
-    soften(block, head, scores, probabilities, decay);
-    const int64_t offset = int64_t{work_.kv_head_begin + head} * problem_.v_head_stride;
+  void take_tiled(const TokenBlock& block, const TokenBlock& next) {
+    if (!tokens_first_) {  // a head's tokens are neighbours: head by head
+      for (int head = 0; head < heads_; head++) {
+        const bool last = head + 1 == heads_;
+        const TokenBlock& then = last ? next : block;
+        const int then_head = last ? 0 : head + 1;
+        look_ahead(then.k, then.begin, then.end, k_offset(then_head), k_lines_);
+        score<kRows>(block, head, first_visible_, last_visible_ + 1, scratch_of(0));
+        look_ahead(then.v, then.begin, then.end, v_offset(then_head), v_lines_);
+        soften(block, head, scratch_of(0));
+        accumulate<kRows>(block, head, first_visible_, last_visible_ + 1, scratch_of(0));
+      }
+      return;
+    }
+    // A token's heads are neighbours: a few tokens of all heads, then the next few.
+    constexpr int kTokens = larger(8, kWidth / kRows);
+    const int end = last_visible_ + 1;
+    for (int i = first_visible_; i < end; i += kTokens) {
+      const int stop = smaller(i + kTokens, end);
+      if (stop < end)
+        look_ahead(block.k, stop, smaller(stop + kTokens, end), k_offset(0), heads_ * k_lines_);
+      else
+        look_ahead(block.v, first_visible_, smaller(first_visible_ + kTokens, end), v_offset(0),
+                   heads_ * v_lines_);
+      for (int head = 0; head < heads_; head++)
+        score<kRows>(block, head, i, stop, scratch_of(head));
+    }
+    for (int head = 0; head < heads_; head++) soften(block, head, scratch_of(head));
+    for (int i = first_visible_; i < end; i += kTokens) {
+      const int stop = smaller(i + kTokens, end);
+      if (stop < end)
+        look_ahead(block.v, stop, smaller(stop + kTokens, end), v_offset(0), heads_ * v_lines_);
+      else
+        look_ahead(next.k, next.begin, smaller(next.begin + kTokens, next.end), k_offset(0),
+                   heads_ * k_lines_);
+      for (int head = 0; head < heads_; head++)
+        accumulate<kRows>(block, head, i, stop, scratch_of(head));
+    }
+  }
+
+  int64_t k_offset(int head) const { return (work_.kv_head_begin + head) * problem_.k_head_stride; }
+  int64_t v_offset(int head) const { return (work_.kv_head_begin + head) * problem_.v_head_stride; }
+
+  // Dot products of every row with the block's keys [begin, end).
+  template <int kRows>
+  void score(const TokenBlock& block, int head, int begin, int end, BlockScratch& scratch) {
+    constexpr int kKeys = kWidth / kRows;
+    for (int i = begin; i < end; i += kKeys) {
+      const std::byte* keys[kKeys];
+      for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
+      for (int r = 0; r < padded_rows_; r += kRows) {
+        alignas(64) float tile[kWidth];
+        store(tile, Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride,
+                                                        layout_.query_stride, keys, k_offset(head),
+                                                        problem_.head_dim_qk));
+        for (int row = 0; row < kRows; row++)
+          __builtin_memcpy(scratch.scores[r + row] + i, tile + row * kKeys, kKeys * sizeof(float));
+      }
+      prefetch(kKeys * k_lines_);
+    }
+  }
+
+  // Adds the block's values [begin, end), which begin at the first visible one or later.
+  template <int kRows>
+  void accumulate(const TokenBlock& block, int head, int begin, int end, BlockScratch& scratch) {
+    const bool first = begin == first_visible_;
     if (all_alike_) {
       for (int r = 0; r < padded_rows_; r += kRows)
         Rows::template accumulate<kRows>(
-            out(head) + r * layout_.out_stride, layout_.out_stride, decay + r,
-            probabilities[r] + first_visible_, 2 * kBlockKeys, block.v + first_visible_,
-            last_visible_ + 1 - first_visible_, offset, problem_.head_dim_vo, zeros_,
-            [this](int lines) { prefetch(lines); });
-      return;
+            out(head) + r * layout_.out_stride, layout_.out_stride,
+            (first ? scratch.decay : kNoDecay) + r, scratch.probabilities[r] + begin,
+            2 * kBlockKeys, block.v + begin, end - begin, v_offset(head), problem_.head_dim_vo,
+            zeros_, [this](int lines) { prefetch(lines); });
+    } else if (first) {
+      for (int r = 0; r < rows_; r++) accumulate_own(block, head, r, scratch);
     }
-    for (int r = 0; r < rows_; r++) accumulate_own(block, head, r, probabilities[r], decay + r);
   }
 
-  // A row's own keys alone: what it doesn't see may hold NaN.
-  void accumulate_own(const TokenBlock& block, int head, int r, const Probability* probabilities,
-                      const float* decay) {
+  // A row's own keys of the whole block alone: what it doesn't see may hold NaN.
+  void accumulate_own(const TokenBlock& block, int head, int r, const BlockScratch& scratch) {
     const std::byte* values[kBlockKeys];
     Probability own[kBlockKeys + 1];
     int count = 0;
     for (int i = first_visible_; i <= last_visible_; i++) {
       if (!(visible_[r] >> i & 1)) continue;
       values[count] = block.v[i];
-      own[count++] = probabilities[i];
+      own[count++] = scratch.probabilities[r][i];
     }
     if (count == 0) return;
     own[count] = Probability{};
-    const int64_t offset = int64_t{work_.kv_head_begin + head} * problem_.v_head_stride;
-    Rows::template accumulate<1>(out(head) + r * layout_.out_stride, layout_.out_stride, decay, own,
-                                 0, values, count, offset, problem_.head_dim_vo, zeros_,
+    Rows::template accumulate<1>(out(head) + r * layout_.out_stride, layout_.out_stride,
+                                 scratch.decay + r, own, 0, values, count, v_offset(head),
+                                 problem_.head_dim_vo, zeros_,
                                  [this](int lines) { prefetch(lines); });
   }
 
-  // Dot products of every row with the block's keys [first_visible_, last_visible_].
-  template <int kRows>
-  void score(const TokenBlock& block, int head, float (*scores)[kScoreStride]) {
-    constexpr int kKeys = kWidth / kRows;
-    const int64_t offset = int64_t{work_.kv_head_begin + head} * problem_.k_head_stride;
-    for (int i = first_visible_; i <= last_visible_; i += kKeys) {
-      const std::byte* keys[kKeys];
-      for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, last_visible_)];
-      for (int r = 0; r < padded_rows_; r += kRows) {
-        alignas(64) float tile[kWidth];
-        store(tile, Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride,
-                                                        layout_.query_stride, keys, offset,
-                                                        problem_.head_dim_qk));
-        for (int row = 0; row < kRows; row++)
-          __builtin_memcpy(scores[r + row] + i, tile + row * kKeys, kKeys * sizeof(float));
-      }
-      prefetch(kKeys * k_lines_);
-    }
+  // What prefetch() takes from now on: num_lines lines at `offset` of each of the tokens.
+  void look_ahead(const std::byte* const* tokens, int begin, int end, int64_t offset,
+                  int num_lines) {
+    ahead_ = {tokens + begin, tokens + larger(begin, end), offset, num_lines, nullptr, 0};
   }
 
-  // Begins the prefetch of what `block` points to.
-  void prefetch_from(const TokenBlock& block) {
-    next_ = &block;
-    next_token_ = block.begin;
-    next_head_ = 0;
-    next_is_value_ = false;
-    next_line_ = run_end_ = nullptr;
-  }
-
-  // The next lines of the next block, in the order they lie in memory: a few at a time between the
-  // products, for a core can only wait for so many at once.
+  // The next lines, a few at a time between the products, for a core can only wait for so many at
+  // once.
   void prefetch(int num_lines) {
-    for (; num_lines > 0; num_lines--, next_line_ += kCacheLine) {
-      if (next_line_ >= run_end_ && !next_run()) return;
-      __builtin_prefetch(next_line_, 0, 2);
+    while (num_lines > 0) {
+      if (ahead_.lines_left == 0) {
+        if (ahead_.token == ahead_.token_end) return;
+        ahead_.line = *ahead_.token++ + ahead_.offset;
+        ahead_.lines_left = ahead_.lines_per_token;
+      }
+      const int count = smaller(num_lines, ahead_.lines_left);
+      for (int i = 0; i < count; i++) __builtin_prefetch(ahead_.line + i * kCacheLine, 0, 3);
+      ahead_.line += count * kCacheLine;
+      ahead_.lines_left -= count;
+      num_lines -= count;
     }
-  }
-
-  // A run is a row, or a token's rows of all heads where they are neighbours; a K run is followed
-  // by its V run.
-  bool next_run() {
-    if (next_token_ >= next_->end || next_head_ >= heads_) return false;
-    const int64_t head = work_.kv_head_begin + next_head_;
-    if (!next_is_value_) {
-      next_line_ = next_->k[next_token_] + head * problem_.k_head_stride;
-      run_end_ = next_line_ + k_run_bytes_;
-      next_is_value_ = true;
-      return true;
-    }
-    next_line_ = next_->v[next_token_] + head * problem_.v_head_stride;
-    run_end_ = next_line_ + v_run_bytes_;
-    next_is_value_ = false;
-    if (++next_token_ == next_->end) {
-      next_token_ = next_->begin;
-      next_head_ += run_heads_;
-    }
-    return true;
   }
 
   // Scores to probabilities relative to the row's new maximum; what came before decays.
-  void soften(const TokenBlock& block, int head, float (*scores)[kScoreStride],
-              Probability (*probabilities)[2 * kBlockKeys], float* decay) {
+  void soften(const TokenBlock& block, int head, BlockScratch& scratch) {
     constexpr int kVecs = kBlockKeys / kWidth;
     const float scale = problem_.scale * (problem_.k_scale ? scale_of(problem_.k_scale, head) : 1);
     float* maxima = row_max(head);
@@ -333,7 +370,7 @@ class Decoder {
       Vec x[kVecs];
       Vec top = minus_infinity;
       for (int i = 0; i < kVecs; i++) {
-        x[i] = load(scores[r] + i * kWidth) * set1(scale);
+        x[i] = load(scratch.scores[r] + i * kWidth) * set1(scale);
         if (problem_.softcap != 0)
           x[i] = tanh(x[i] * set1(1 / problem_.softcap)) * set1(problem_.softcap);
         if (problem_.alibi_slopes && r < rows_) x[i] = x[i] - alibi(block, head, r, i);
@@ -351,12 +388,12 @@ class Decoder {
         x[i] = exp2_accurate((x[i] - set1(reference)) * set1(kLog2E));
         total = total + x[i];
       }
-      decay[r] = old_max == new_max
-                     ? 1.0f
-                     : first_lane(exp2_accurate(set1((old_max - reference) * kLog2E)));
-      store(sums + r * kWidth, fma(load(sums + r * kWidth), set1(decay[r]), total));
-      Rows::store_probabilities(probabilities[r], x, kVecs);
-      probabilities[r][kBlockKeys] = Probability{};
+      scratch.decay[r] = old_max == new_max
+                             ? 1.0f
+                             : first_lane(exp2_accurate(set1((old_max - reference) * kLog2E)));
+      store(sums + r * kWidth, fma(load(sums + r * kWidth), set1(scratch.decay[r]), total));
+      Rows::store_probabilities(scratch.probabilities[r], x, kVecs);
+      scratch.probabilities[r][kBlockKeys] = Probability{};
     }
   }
 
@@ -376,7 +413,7 @@ class Decoder {
   void finish(int head, int r) {
     float max = row_max(head)[r];
     float sum = reduce_add(load(row_sum(head) + r * kWidth));
-    const bool empty = max == kMinusInfinity;
+    const bool empty = max == kMinusInfinity && sum == 0;  // NaN scores leave the maximum alone
     const int64_t query_head = query_head_of(head, r);
     float weight = 1;  // of the accumulated row before it is divided by the sum
     if (work_.partial < 0 && problem_.sinks) {
@@ -389,7 +426,7 @@ class Decoder {
       }
     }
     const float lse =
-        max == kMinusInfinity
+        max == kMinusInfinity && sum == 0
             ? max
             : static_cast<float>(double{max} + __builtin_log(static_cast<double>(sum)));
     const float v_scale = problem_.v_scale ? scale_of(problem_.v_scale, head) : 1;
@@ -435,7 +472,7 @@ class Decoder {
   const Partials& partials_;
   const DecodeLayout layout_;
   const int heads_;
-  std::byte *zeros_, *queries_, *outs_, *states_;
+  std::byte *zeros_, *queries_, *outs_, *states_, *blocks_;
 
   int row_begin_, rows_, tile_rows_, padded_rows_;
   Range keys_;  // all that some row sees by position
@@ -446,14 +483,16 @@ class Decoder {
   bool all_alike_;  // every row sees exactly the keys [first_visible_, last_visible_]
   int first_visible_, last_visible_;
 
-  // Prefetching.
-  int run_heads_;
-  int64_t k_run_bytes_, v_run_bytes_;
-  int k_lines_;  // of a row
-  const TokenBlock* next_ = nullptr;
-  int next_token_ = 0, next_head_ = 0;
-  bool next_is_value_ = false;
-  const std::byte *next_line_ = nullptr, *run_end_ = nullptr;
+  bool tokens_first_;      // a token's heads lie side by side, not a head's tokens
+  int k_lines_, v_lines_;  // of a row
+  struct {
+    const std::byte* const* token;
+    const std::byte* const* token_end;
+    int64_t offset;
+    int lines_per_token;
+    const std::byte* line;
+    int lines_left;
+  } ahead_ = {};
 };
 
 template <typename T>

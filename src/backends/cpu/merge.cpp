@@ -94,7 +94,8 @@ void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t
     for (int64_t i = 0; i < count; i++) target.out.set(begin + i, merged[i]);
   }
   if (target.lse)
-    *target.lse = max == -kInfinity ? -kInfinity : static_cast<float>(max + std::log(sum));
+    *target.lse =
+        max == -kInfinity && sum == 0 ? -kInfinity : static_cast<float>(max + std::log(sum));
 }
 
 }  // namespace

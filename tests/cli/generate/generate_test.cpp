@@ -145,6 +145,7 @@ TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {
   for (const char* device : {"cuda", "cuda:0", "h100", "emulated-sm90"})
     expect_refusal(kBin + "--device " + device, "not built");
   expect_refusal(kBin + "--device toaster", "toaster");
+  expect_refusal(kBin + "--device cpu-baseline", "text is generated on this machine's CPU");
   expect_refusal(kBin + "--kv-dtype fp8_e4m3", "kv_format is fp8_e4m3");
   expect_refusal(kBin + "--backend flashinfer", "not built");
 }

@@ -76,6 +76,12 @@ class Run(unittest.TestCase):
         self.refused(self.step(kv_len=[-3, 1]), "step.kv_len[0] is -3")
         self.refused(self.step({"custom_mask": True}, custom_mask_density=1.5), "step.custom_mask_density is 1.5")
 
+    def test_devices_that_are_not_this_machine_are_refused(self):
+        self.refused(self.step(arguments=["--device", "h100"]), "device is h100: must be a CPU")
+        for device in ("cpu-baseline", "cpu-amx-bf16"):
+            self.refused(self.step(arguments=["--device", device]), f"--device {device}: a step runs on this machine")
+        self.assertEqual(self.step(arguments=["--device", "CPU"]).returncode, 0)
+
     def test_json_of_any_depth_is_no_crash(self):
         deep = b"[" * 200000 + b"]" * 200000
         self.write("step.json", b'{"spec": {"query_heads": ' + deep + b"}}")

@@ -6,6 +6,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -373,6 +374,9 @@ TEST(PageAllocator, names_what_is_wrong) {
   EXPECT_THAT(error_of([&] { allocator.end(id); }), HasSubstr("sequence 0 is not active"));
   EXPECT_NE(allocator.begin({}), id) << "ids are never reused";
   EXPECT_THAT(error_of([] { PageAllocator(-1, 4); }), HasSubstr("num_pages is -1"));
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();  // 2^64 bytes of tokens
+  EXPECT_THAT(error_of([] { PageAllocator(kMost, kMost); }, ErrorCode::kOutOfMemory),
+              HasSubstr("no memory for the tokens"));
   EXPECT_THAT(error_of([] { PageAllocator(1, 0); }), HasSubstr("page_size is 0"));
   EXPECT_THAT(error_of([] { PageAllocator(0, 4, true); }), HasSubstr("null page"));
 }

@@ -2,6 +2,7 @@
 #include "rapt/batch.hpp"
 
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "unit/problem/refusal.hpp"
@@ -75,10 +76,28 @@ TEST(Batch, lengths_are_not_negative) {
   EXPECT_THAT((Ragged{.kv_len = {-2147483647 - 1, 3}}).refused(), says("kv_len[0] is -2147483648"));
 }
 
+TEST(Batch, lengths_leave_room_for_a_block_more) {
+  EXPECT_EQ((Ragged{.kv_len = {2147418112, 0}, .kv_start = {0, 2147418112, 2147418112}}).refused(),
+            "accepted");
+  EXPECT_THAT(
+      (Ragged{.kv_len = {2147418113, 0}, .kv_start = {0, 2147418113, 2147418113}}).refused(),
+      says("kv_len[0] is 2147418113", "at most 2147418112"));
+}
+
+TEST(Batch, a_row_stride_that_overflows_is_refused) {
+  for (int64_t stride : {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(),
+                         std::numeric_limits<int64_t>::max() / 2}) {
+    const Paged paged;
+    Batch batch = paged.batch();
+    batch.page_table.stride[0] = stride;
+    EXPECT_THAT(refusal([&] { validate(batch, paged.spec); }), says("page_table", "64 bits"));
+  }
+}
+
 TEST(Batch, the_table_must_be_wide_enough_for_the_lengths) {
   EXPECT_THAT((Paged{.kv_len = {9, 3}}).refused(),
               says("kv_len[0] is 9", "3 pages of 4", "2 columns"));
-  EXPECT_THAT((Paged{.kv_len = {2147483647, 3}}).refused(), says("536870912 pages"));
+  EXPECT_THAT((Paged{.kv_len = {2147418112, 3}}).refused(), says("536854528 pages"));
   EXPECT_THAT((Paged{.table = {7, 9}}).refused(), says("page_table has 1 rows", "2 requests"));
 }
 
@@ -162,8 +181,8 @@ TEST(Batch, mask_bits_are_packed_across_requests) {  // public report G07: 10 x 
 }
 
 TEST(Batch, mask_size_is_64_bit_and_checked) {
-  const Ints one = {0, 2147483647}, long_kv = {2147483647};
-  EXPECT_EQ(custom_mask_bytes({.query_start = one, .kv_len = long_kv}), 576460751766552577);
+  const Ints one = {0, 2147483647}, long_kv = {2147418112};
+  EXPECT_EQ(custom_mask_bytes({.query_start = one, .kv_len = long_kv}), 576443159848951808);
   const Ints short_start = {0};
   EXPECT_THAT(refusal([&] { custom_mask_bytes({.query_start = short_start, .kv_len = long_kv}); }),
               says("query_start has 1 entries"));

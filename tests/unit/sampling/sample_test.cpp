@@ -117,6 +117,11 @@ TEST(Sample, refuses_bad_arguments_and_writes_nothing) {
   refused(TensorView::strided(logits.data(), DType::kFloat32, {2, 2}, {1, 2}), {{}, {}},
           "contiguous");
   refused(TensorView::contiguous(nullptr, DType::kFloat32, {2, 2}), {{}, {}}, "no data");
+  refused(TensorView::contiguous(reinterpret_cast<const std::byte*>(logits.data()) + 1,
+                                 DType::kFloat32, {2, 2}),
+          {{}, {}}, "aligned");
+  refused(TensorView::strided(logits.data(), DType::kFloat32, {2, 2}, {INT64_MAX / 2, 1}), {{}, {}},
+          "logits' rows");
 }
 
 TEST(Sample, no_rows_is_legal) {
