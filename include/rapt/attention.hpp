@@ -55,7 +55,8 @@ class RAPT_API Plan {
   std::unique_ptr<Impl> impl_;
 };
 
-// Tensors of one layer's run. Shapes: T query tokens, Hq query heads, Hkv KV heads.
+// Tensors of one layer's run. Outputs must not overlap inputs. Shapes: T query tokens, Hq query
+// heads, Hkv KV heads.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
   // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of

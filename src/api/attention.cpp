@@ -44,7 +44,11 @@ Attention::Attention(Context& context, const AttentionSpec& spec, const SelectOp
   impl_->backend =
       make_backend(impl_->selection, spec,
                    {environment.device, environment.parallel_for, environment.num_threads});
-  if (environment.options.log) environment.options.log(LogLevel::kInfo, impl_->selection.explain());
+  if (!environment.options.log) return;
+  // Right, but slow: who did not ask for the reference should hear of it.
+  const bool slow = impl_->selection.backend == BackendId::kReference &&
+                    options.backend != to_string(BackendId::kReference);
+  environment.options.log(slow ? LogLevel::kWarning : LogLevel::kInfo, impl_->selection.explain());
 }
 
 Attention::~Attention() = default;
