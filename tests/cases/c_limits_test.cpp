@@ -10,17 +10,19 @@ namespace {
 // 2^31. The pool is sparse memory: only the pages named are touched.
 TEST(Limits, C01_page_ids_whose_offsets_pass_31_and_32_bits) {
   for (int64_t first_page : {65534, 65536, 131071})
-    for (bool write_kv : {false, true}) {
-      Problem problem{.spec = make_spec(DType::kBFloat16, 8, 8, 128), .requests = {{1, 40}}};
-      problem.layout.first_page = first_page;
-      problem.layout.unused_pages = 0;
-      problem.layout.write_kv = write_kv;
-      expect_oracle(problem);
-    }
+    for (bool write_kv : {false, true})
+      for (int32_t query_len : {1, 40}) {  // decode and prefill kernels
+        Problem problem{.spec = make_spec(DType::kBFloat16, 8, 8, 128),
+                        .requests = {{query_len, 40}}};
+        problem.layout.first_page = first_page;
+        problem.layout.unused_pages = 0;
+        problem.layout.write_kv = write_kv;
+        expect_oracle(problem);
+      }
 }
 
 TEST(Limits, C01_layer_interleaved_pools_stride_past_32_bits) {
-  Problem problem{.spec = make_spec(DType::kFloat16, 2, 1, 64), .requests = {{1, 40}, {3, 33}}};
+  Problem problem{.spec = make_spec(DType::kFloat16, 2, 1, 64), .requests = {{1, 40}, {30, 33}}};
   problem.layout.num_layers = 48;
   problem.layout.layer = 47;
   problem.layout.first_page = 44000;  // x 48 layers x 2,048 elements passes 2^32
