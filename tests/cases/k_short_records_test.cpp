@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "support/check.hpp"
+#include "support/element.hpp"
 
 namespace rapt::test {
 namespace {
@@ -67,6 +68,33 @@ TEST(ShortRecords, K07_a_mixed_batch_equals_one_request_at_a_time) {
         ASSERT_EQ(rows_of(single, run(single, backend), 0), rows_of(mixed, outcome, b));
       }
     });
+  }
+}
+
+// A plan cut for one number of threads is run by no other's backend, and the workspace is what the
+// plan says: no smaller one is taken (K28).
+TEST(ShortRecords, K09_a_plan_runs_only_as_it_was_cut) {
+  Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64), .requests = {{1, 4096}, {1, 7}}};
+  Tensors tensors(problem);
+  auto expect_refused = [&](const Attention& attention, const Plan& plan, const RunArgs& args) {
+    EXPECT_THROW(attention.run(plan, args), Error);
+    for (float out : tensors.collect().out)  // nothing was written
+      ASSERT_EQ(out, load(DType::kBFloat16, "\xa5\xa5"));
+  };
+  for (const Backend& backend : backends_for(problem.spec)) {
+    SCOPED_TRACE(backend.describe());
+    const SelectOptions options{.backend = backend.name};
+    const Attention wide(context_of({backend.name, backend.isa, 8}), problem.spec, options);
+    const Attention narrow(context_of({backend.name, backend.isa, 1}), problem.spec, options);
+    const Plan plan = wide.plan(tensors.batch());
+    expect_refused(narrow, plan, tensors.args(plan));
+    RunArgs args = tensors.args(plan);
+    if (args.workspace.bytes > 0) {
+      args.workspace.bytes--;
+      expect_refused(wide, plan, args);
+    }
+    wide.run(plan, tensors.args(plan));
+    EXPECT_EQ(verdict(problem, expect(problem), tensors.collect()), "");
   }
 }
 
