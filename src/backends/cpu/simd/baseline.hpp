@@ -13,6 +13,7 @@ constexpr int kWidth = 4;  // floats in a Vec
 
 typedef float Vec __attribute__((vector_size(16)));  // + - * / work lane by lane
 typedef int32_t IntVec __attribute__((vector_size(16)));
+typedef uint32_t UIntVec __attribute__((vector_size(16)));  // sums may wrap
 struct Mask {
   IntVec lanes;  // all ones or zeros
 };
@@ -117,12 +118,13 @@ inline Vec widen(Half, IntVec bits) {
 }
 inline IntVec narrow(BFloat, Vec x) {
   const IntVec bits = (IntVec)x;
-  const IntVec rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const IntVec rounded = (IntVec)((UIntVec)bits + 0x7fff + (((UIntVec)bits >> 16) & 1));
   return (select((bits & 0x7fffffff) > 0x7f800000, bits | 0x400000, rounded) >> 16) & 0xffff;
 }
 inline IntVec narrow(Half, Vec x) {
   const IntVec sign = ((IntVec)x >> 16) & 0x8000, magnitude = (IntVec)x & 0x7fffffff;
-  const IntVec normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  const UIntVec up = (UIntVec)magnitude + 0xfff + (((UIntVec)magnitude >> 13) & 1);
+  const IntVec normal = (IntVec)((up - 0x38000000) >> 13);
   // Adding 0.5 aligns the mantissa: the sum's low bits are value * 2^24, rounded to nearest even.
   const IntVec subnormal = (IntVec)((Vec)magnitude + 0.5f) - 0x3f000000;
   const IntVec nan = 0x7e00 | ((magnitude >> 13) & 0x1ff);
