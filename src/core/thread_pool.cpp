@@ -88,7 +88,8 @@ struct ThreadPool::Impl {
   }
 
   void leave() {
-    const uint64_t before = state.fetch_sub(kWorker, std::memory_order_release);
+    // Acquires too: the last one to leave passes on to run() what those before it have done.
+    const uint64_t before = state.fetch_sub(kWorker, std::memory_order_acq_rel);
     if (before / kWorker != 1 || before % 2 == 0) return;
     left.fetch_add(1, std::memory_order_release);
     left.notify_one();
