@@ -53,7 +53,8 @@ TEST(Spec, numbers_must_be_finite_and_in_range) {
   const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
   for (float value : {nan, inf, -inf}) {
     EXPECT_THAT(refused([&](auto& s) { s.scale = value; }), says("scale is ", "finite"));
-    EXPECT_THAT(refused([&](auto& s) { s.softcap = value; }), says("softcap is ", "[1e-20, 1e+20]"));
+    EXPECT_THAT(refused([&](auto& s) { s.softcap = value; }),
+                says("softcap is ", "[1e-20, 1e+20]"));
   }
   EXPECT_THAT(refused([](auto& s) { s.softcap = -30; }), says("softcap is -30", "or 0 for none"));
   EXPECT_THAT(refused([](auto& s) { s.softcap = 3e38f; }), says("softcap is 3e+38"));
