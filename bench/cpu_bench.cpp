@@ -1,50 +1,13 @@
 #include "bench/cpu_bench.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <ctime>
-#include <fstream>
 
 #include "bench/decode.hpp"
 #include "bench/planning.hpp"
 #include "bench/prefill.hpp"
 #include "bench/threads.hpp"
-#include "rapt/version.hpp"
 
 namespace rapt::bench {
-namespace {
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) {
-      const size_t colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
-    }
-  return "unknown";
-}
-
-// ISO 8601, UTC.
-std::string date_now() {
-  const std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
-}
-
-}  // namespace
-
-const char* to_string(Measure measure) {
-  switch (measure) {
-    case Measure::kGigaflops:
-      return "GFLOP/s";
-    case Measure::kGigabytes:
-      return "GB/s";
-    case Measure::kMicroseconds:
-      return "us";
-  }
-  return "unknown";
-}
 
 Report run_cpu_bench(const CpuBenchOptions& options) {
   ContextOptions context_options;
@@ -53,13 +16,7 @@ Report run_cpu_bench(const CpuBenchOptions& options) {
   Context context(context_options);
   Threads threads(context.num_threads());
 
-  Report report;
-  report.version = version();
-  report.date = date_now();
-  report.cpu_model = cpu_model();
-  report.device = context.device();
-  if (getloadavg(&report.load_average, 1) != 1) report.load_average = -1;
-
+  Report report = begin_report(context.device());
   const auto has_phase = [&](Phase phase) {
     return std::any_of(options.shapes.begin(), options.shapes.end(),
                        [&](const Shape& shape) { return shape.phase == phase; });

@@ -10,9 +10,9 @@
 
 namespace rapt::bench {
 
-// Rates are per second, in units of 1e9: GB/s and GFLOP/s. Times are microseconds.
-enum class Measure : uint8_t { kGigaflops, kGigabytes, kMicroseconds };
-// "GFLOP/s", "GB/s", "us".
+// Rates are per second; GB/s and GFLOP/s in units of 1e9. Times are microseconds.
+enum class Measure : uint8_t { kGigaflops, kGigabytes, kTokens, kMicroseconds };
+// "GFLOP/s", "GB/s", "tokens/s", "us".
 const char* to_string(Measure measure);
 
 // What the machine does at most, in the units of the figures beside it.
@@ -47,5 +47,8 @@ struct Report {
   std::vector<Limit> limits;
   std::vector<Figure> figures;
 };
+
+// Version, date and machine filled in, and the load before anything is measured.
+Report begin_report(const DeviceInfo& device);
 
 }  // namespace rapt::bench

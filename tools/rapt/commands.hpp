@@ -8,6 +8,7 @@
 namespace rapt_tool {
 
 void add_bench(CLI::App& app);
+void add_bench_generate(CLI::App& bench);  // below `rapt bench`
 void add_devices(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_generate(CLI::App& app);

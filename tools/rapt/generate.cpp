@@ -86,11 +86,7 @@ llm::EngineOptions engine_options(const Options& options,
                             .page_size = options.page_size,
                             .num_pages = options.num_pages,
                             .tokens_per_step = options.tokens_per_step};
-  if (!options.isa.empty()) {
-    engine.isa = rapt::parse_cpu_isa(options.isa);
-    if (!engine.isa)
-      refuse("--isa " + options.isa + " is unknown: baseline, avx2, avx512, avx512_bf16, amx_bf16");
-  }
+  if (!options.isa.empty()) engine.isa = parse_isa_option("--isa", options.isa);
   int64_t num_tokens = 0;
   for (const llm::GenerationRequest& request : requests)
     num_tokens += static_cast<int64_t>(request.prompt.size()) + options.max_tokens;

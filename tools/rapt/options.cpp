@@ -58,6 +58,11 @@ rapt::AttentionKind parse_kind_option(const std::string& option, const std::stri
                        rapt::AttentionKind::kEncoderDecoder);
 }
 
+rapt::CpuIsa parse_isa_option(const std::string& option, const std::string& text) {
+  if (const auto isa = rapt::parse_cpu_isa(text)) return *isa;
+  refuse(option, text, "baseline, avx2, avx512, avx512_bf16 or amx_bf16");
+}
+
 rapt::Window parse_window_option(const std::string& option, const std::string& text) {
   const size_t comma = text.find(',');
   if (comma != std::string::npos) {

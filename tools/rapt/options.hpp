@@ -13,6 +13,7 @@ rapt::KvFormat parse_kv_format_option(const std::string& option, const std::stri
 rapt::KvLayout parse_layout_option(const std::string& option, const std::string& text);
 rapt::KvScales parse_kv_scales_option(const std::string& option, const std::string& text);
 rapt::AttentionKind parse_kind_option(const std::string& option, const std::string& text);
+rapt::CpuIsa parse_isa_option(const std::string& option, const std::string& text);
 // "L,R", each -1 for no limit.
 rapt::Window parse_window_option(const std::string& option, const std::string& text);
 

@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "options.hpp"
 #include "step.hpp"
 #include "step_tensors.hpp"
 
@@ -207,13 +208,7 @@ void run_step(const RunOptions& options) {
                           "lower instruction set");
   }
   rapt::ContextOptions context_options{.num_threads = options.threads};
-  if (!options.isa.empty()) {
-    context_options.isa = rapt::parse_cpu_isa(options.isa);
-    if (!context_options.isa)
-      throw rapt::Error(rapt::ErrorCode::kInvalidArgument,
-                        "--isa is \"" + options.isa +
-                            "\": must be baseline, avx2, avx512, avx512_bf16 or amx_bf16");
-  }
+  if (!options.isa.empty()) context_options.isa = parse_isa_option("--isa", options.isa);
   rapt::Context context(context_options);
   // Before any memory is spent: the backend may refuse.
   select(step.spec, context.device(), {.backend = options.backend});
