@@ -23,35 +23,48 @@ enum class PanelFormat : uint8_t {
   kFloat16,
   kBFloat16,
   kQ8,  // fp16 d[32]; int8 q[32][32]: value = d * q
-  kQ4,  // fp16 d[32]; fp16 m[32]; 4-bit q[32][32], two input features to a byte, the even one low:
-        // value = d * q + m
+  kQ4,  // fp16 d[32]; fp16 m[32]; 4-bit q[4][32][8], 8 input features to a 32-bit word, the first
+        // one lowest: value = d * q + m
 };
 constexpr int kNumPanelFormats = 5;
 constexpr int64_t kQuantisedDepth = 32;
+constexpr int kQ4Word = 8;  // quants in a word
 constexpr int64_t kQ8BlockBytes = 2 * kPanelWidth + kQuantisedDepth * kPanelWidth;
 constexpr int64_t kQ4BlockBytes = 4 * kPanelWidth + kQuantisedDepth * kPanelWidth / 2;
+constexpr int64_t kExpandedBlockBytes = (2 + kQuantisedDepth) * kPanelWidth * 4;
 
-// out[r, 0..num_columns) (+)= x[r, :] · panel for rows r of x.
+// Floats that a quantised product of `depth` input features needs of scratch, and those of a row
+// that prepare_q4 makes.
+constexpr int64_t scratch_floats(int64_t depth) {
+  return depth / kQuantisedDepth * kExpandedBlockBytes / 4;
+}
+constexpr int64_t prepared_floats(int64_t depth) {
+  return depth + depth / kQuantisedDepth;
+}
+
+// out[r, 0..num_columns) (+)= x[r, :] · panels for rows r of x.
 struct PanelProduct {
-  const float* x;  // [num_rows, depth]
+  const float* x;  // [num_rows, depth]; for kQ4 rows that prepare_q4 made
   int64_t x_stride;
   int64_t num_rows;
-  int64_t depth;           // input features
-  const std::byte* panel;  // [depth, 32] of the function's format
-  float* out;              // the panel's columns
+  int64_t depth;            // input features
+  const std::byte* panels;  // [ceil(num_columns / 32), depth, 32] of the function's format
+  float* out;               // the first panel's first column
   int64_t out_stride;
-  int64_t num_columns;  // <= 32: the rest of the panel is padding
+  int64_t num_columns;  // what the last panel has more is padding
   bool accumulate;      // add to out
-  float* scratch;       // [depth, 32], 64-byte aligned; for quantised formats
+  float* scratch;       // 64-byte aligned; for quantised formats
 };
 
 struct Kernels {
-  // By PanelFormat. Values of quantised weights are exact in fp32, so the bits of a product are
-  // those of the same weights in fp32.
+  // By PanelFormat. Quants enter the products as they are: a quantised weight loses nothing.
   void (*product[kNumPanelFormats])(const PanelProduct&);
   // The weights of one output feature, lane of the panel: values[depth].
   void (*expand_lane[kNumPanelFormats])(const std::byte* panel, int64_t depth, int64_t lane,
                                         float* values);
+  // A row for kQ4: x, each element over a power of two that its quants come with, and then the sums
+  // of x over each block, which the mins are multiplied by.
+  void (*prepare_q4)(const float* x, int64_t depth, float* prepared);
   // out = x / sqrt(mean(x^2) + epsilon) * weight, over one row.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
   // gate[i] = silu(gate[i]) * up[i]

@@ -83,8 +83,8 @@ uint16_t minus_eight_times(uint16_t d) {
   return bits;
 }
 
-// Q4_0 or Q4_1 blocks, whose byte i holds elements i and i + 16, into a lane of a panel, whose
-// bytes hold neighbours: Q4_0's d * (q - 8) is d * q + m with m = -8 d.
+// Q4_0 or Q4_1 blocks, whose byte i holds elements i and i + 16, into a lane of a panel: Q4_0's
+// d * (q - 8) is d * q + m with m = -8 d.
 void pack_q4(const std::byte* row, int64_t cols, bool has_min, std::byte* panel, int64_t lane) {
   const int64_t header = has_min ? 4 : 2;
   for (int64_t k = 0; k < cols; k += kQuantisedDepth, row += header + 16, panel += kQ4BlockBytes) {
@@ -97,24 +97,35 @@ void pack_q4(const std::byte* row, int64_t cols, bool has_min, std::byte* panel,
     std::memcpy(panel + 2 * lane, &d, 2);
     std::memcpy(panel + 2 * (kPanelWidth + lane), &m, 2);
     const auto quant = [&](int64_t i) {
-      const auto pair = row[header + i % 16];
-      return i < 16 ? pair & std::byte{15} : pair >> 4;
+      const auto pair = static_cast<uint32_t>(row[header + i % 16]);
+      return i < 16 ? pair & 15 : pair >> 4;
     };
-    for (int64_t i = 0; i < kQuantisedDepth; i += 2)
-      panel[4 * kPanelWidth + i / 2 * kPanelWidth + lane] = quant(i) | quant(i + 1) << 4;
+    std::byte* words = panel + 4 * kPanelWidth;
+    for (int64_t i = 0; i < kQuantisedDepth; i += kQ4Word, words += 4 * kPanelWidth) {
+      uint32_t word = 0;
+      for (int64_t j = 0; j < kQ4Word; ++j) word |= quant(i + j) << 4 * j;
+      std::memcpy(words + 4 * lane, &word, 4);
+    }
   }
 }
 
-// Where this thread expands a panel; grows and stays.
-float* thread_scratch(int64_t num_floats) {
-  thread_local AlignedBuffer<float> buffer;
-  thread_local int64_t size = 0;
-  if (size < num_floats) {
-    buffer = AlignedBuffer<float>(num_floats);
-    size = num_floats;
+// Memory that grows and stays.
+class Scratch {
+ public:
+  float* of(int64_t num_floats) {
+    if (size_ < num_floats) {
+      buffer_ = AlignedBuffer<float>(num_floats);
+      size_ = num_floats;
+    }
+    return buffer_.data();
   }
-  return buffer.data();
-}
+
+ private:
+  AlignedBuffer<float> buffer_;
+  int64_t size_ = 0;
+};
+thread_local Scratch expanded_panel;  // of the thread that computes
+thread_local Scratch prepared_rows;   // of the thread that calls apply()
 
 }  // namespace
 
@@ -166,26 +177,34 @@ void Linear::pack_row(const Matrix* part, int64_t part_row, std::byte* panel, in
 
 void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& x, int64_t num_rows,
                    Activations& out, bool accumulate) const {
+  const float* rows = x.row(0);
+  int64_t stride = x.stride();
+  if (format_ == PanelFormat::kQ4) {
+    stride = prepared_floats(cols_);
+    float* prepared = prepared_rows.of(num_rows * stride);
+    pool.run_ranges(num_rows, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r)
+        kernels.prepare_q4(x.row(r), cols_, prepared + r * stride);
+    });
+    rows = prepared;
+  }
   const auto product = kernels.product[static_cast<size_t>(format_)];
   // A task is some panels: for one row of a small matrix a panel is too little to hand over.
   constexpr int64_t kGrainFlops = 1 << 16;
   const int64_t panel_flops = 2 * cols_ * kPanelWidth * std::max<int64_t>(num_rows, 1);
   const int64_t grain = (kGrainFlops + panel_flops - 1) / panel_flops;
   pool.run_ranges(num_panels_, grain, [&](int64_t begin, int64_t end) {
-    float* scratch = thread_scratch(cols_ * kPanelWidth);
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t column = panel * kPanelWidth;
-      product({.x = x.row(0),
-               .x_stride = x.stride(),
-               .num_rows = num_rows,
-               .depth = cols_,
-               .panel = panels_.data() + panel * panel_bytes(),
-               .out = out.row(0) + column,
-               .out_stride = out.stride(),
-               .num_columns = std::min(kPanelWidth, rows_ - column),
-               .accumulate = accumulate,
-               .scratch = scratch});
-    }
+    const int64_t column = begin * kPanelWidth;
+    product({.x = rows,
+             .x_stride = stride,
+             .num_rows = num_rows,
+             .depth = cols_,
+             .panels = panels_.data() + begin * panel_bytes(),
+             .out = out.row(0) + column,
+             .out_stride = out.stride(),
+             .num_columns = std::min(end * kPanelWidth, rows_) - column,
+             .accumulate = accumulate,
+             .scratch = expanded_panel.of(scratch_floats(cols_))});
   });
 }
 
