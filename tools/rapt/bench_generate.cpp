@@ -34,6 +34,7 @@ struct Options {
 // Decoding begins behind a prompt as short as a question.
 constexpr int64_t kDecodePrompt = 16;
 constexpr double kGiga = 1e-9;
+constexpr rapt::SamplingParams kGreedy{.temperature = 0};
 
 llm::EngineOptions engine_options(const Options& options) {
   const int64_t longest =
@@ -65,11 +66,14 @@ void run(const Options& options) {
   const int64_t vocab_size = transformer.config().vocab_size;
 
   const std::vector<llm::GenerationRequest> prefill{
-      {.prompt = random_prompt(options.prompt_tokens, vocab_size), .max_tokens = 1}};
+      {.prompt = random_prompt(options.prompt_tokens, vocab_size),
+       .max_tokens = 1,
+       .sampling = kGreedy}};
   // The first token comes out of the prefill.
   const std::vector<llm::GenerationRequest> decode{
       {.prompt = random_prompt(kDecodePrompt, vocab_size),
-       .max_tokens = options.decode_tokens + 1}};
+       .max_tokens = options.decode_tokens + 1,
+       .sampling = kGreedy}};
   const int64_t mean_context = kDecodePrompt + (options.decode_tokens + 1) / 2;
   // Every weight once, and the keys and values of the context.
   constexpr int64_t kLine = 64;

@@ -189,23 +189,28 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& 
     rows = prepared;
   }
   const auto product = kernels.product[static_cast<size_t>(format_)];
-  // A task is some panels: for one row of a small matrix a panel is too little to hand over.
-  constexpr int64_t kGrainFlops = 1 << 16;
+  // A task is some panels: for one row of a small matrix a panel is too little to hand over. Few
+  // rows wait for memory, which is at its best when a thread reads all its panels in one run.
+  constexpr int64_t kGrainFlops = 1 << 16, kFewRows = 4;
+  const int32_t parts_per_thread = num_rows <= kFewRows ? 1 : 4;
   const int64_t panel_flops = 2 * cols_ * kPanelWidth * std::max<int64_t>(num_rows, 1);
   const int64_t grain = (kGrainFlops + panel_flops - 1) / panel_flops;
-  pool.run_ranges(num_panels_, grain, [&](int64_t begin, int64_t end) {
-    const int64_t column = begin * kPanelWidth;
-    product({.x = rows,
-             .x_stride = stride,
-             .num_rows = num_rows,
-             .depth = cols_,
-             .panels = panels_.data() + begin * panel_bytes(),
-             .out = out.row(0) + column,
-             .out_stride = out.stride(),
-             .num_columns = std::min(end * kPanelWidth, rows_) - column,
-             .accumulate = accumulate,
-             .scratch = expanded_panel.of(scratch_floats(cols_))});
-  });
+  pool.run_ranges(
+      num_panels_, grain,
+      [&](int64_t begin, int64_t end) {
+        const int64_t column = begin * kPanelWidth;
+        product({.x = rows,
+                 .x_stride = stride,
+                 .num_rows = num_rows,
+                 .depth = cols_,
+                 .panels = panels_.data() + begin * panel_bytes(),
+                 .out = out.row(0) + column,
+                 .out_stride = out.stride(),
+                 .num_columns = std::min(end * kPanelWidth, rows_) - column,
+                 .accumulate = accumulate,
+                 .scratch = expanded_panel.of(scratch_floats(cols_))});
+      },
+      parts_per_thread);
 }
 
 void Linear::copy_row(const Kernels& kernels, int64_t r, float* values) const {

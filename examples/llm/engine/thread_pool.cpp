@@ -104,8 +104,9 @@ void ThreadPool::run(int32_t num_tasks, const std::function<void(int32_t)>& task
 }
 
 void ThreadPool::run_ranges(int64_t count, int64_t grain,
-                            const std::function<void(int64_t, int64_t)>& task) {
-  const int64_t most = 4 * int64_t{num_threads()};  // enough to even out what others take away
+                            const std::function<void(int64_t, int64_t)>& task,
+                            int32_t parts_per_thread) {
+  const int64_t most = int64_t{parts_per_thread} * num_threads();
   const int64_t parts = std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, most);
   run(static_cast<int32_t>(parts),
       [&](int32_t part) { task(count * part / parts, count * (part + 1) / parts); });

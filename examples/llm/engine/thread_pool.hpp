@@ -23,8 +23,10 @@ class ThreadPool {
 
   // task(i) once for every i in [0, num_tasks), which must not throw; returns when all are done.
   void run(int32_t num_tasks, const std::function<void(int32_t)>& task);
-  // task(begin, end) over parts of [0, count), each at least `grain` long but for the last.
-  void run_ranges(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& task);
+  // task(begin, end) over parts of [0, count), each at least `grain` long but for the last. Several
+  // parts for each thread even out what others take away from it.
+  void run_ranges(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& task,
+                  int32_t parts_per_thread = 4);
   int32_t num_threads() const { return static_cast<int32_t>(workers_.size()) + 1; }
 
  private:

@@ -16,58 +16,141 @@ using rapt::DType;
 
 constexpr float kSentinel = 12345;
 
-TEST(EngineKernels, product_agrees_with_fp64) {
-  constexpr int64_t kRows = 17, kDepth = 75, kXStride = 80, kOutStride = 40;
-  const std::vector<float> x = test::noise(kRows * kXStride, 1);
-  const std::vector<float> panel = test::noise(kDepth * kPanelWidth, 2);
-  std::vector<uint16_t> half(panel.size()), brain(panel.size());
-  for (size_t i = 0; i < panel.size(); ++i) {
-    half[i] = rapt::float_to_float16(panel[i]);
-    brain[i] = rapt::float_to_bfloat16(panel[i]);
+// Panels of every format with their values written out; blocks' scales and quants all differ.
+struct Panels {
+  PanelFormat format;
+  std::vector<std::byte> bytes;
+  std::vector<double> values;  // [depth, num_panels * 32]
+};
+
+Panels make_panels(PanelFormat format, int64_t num_panels, int64_t depth) {
+  const int64_t width = num_panels * kPanelWidth;
+  const std::vector<float> noise = test::noise(static_cast<size_t>(depth * width), 11);
+  Panels panels{format, {}, std::vector<double>(noise.size())};
+  const auto put = [&](int64_t at, const auto& value) {
+    if (panels.bytes.size() < static_cast<size_t>(at) + sizeof(value))
+      panels.bytes.resize(static_cast<size_t>(at) + sizeof(value));
+    std::memcpy(panels.bytes.data() + at, &value, sizeof(value));
+  };
+  for (int64_t column = 0; column < width; ++column) {
+    const int64_t panel = column / kPanelWidth, lane = column % kPanelWidth;
+    for (int64_t k = 0; k < depth; ++k) {
+      const auto at = static_cast<size_t>(k * width + column);
+      double& value = panels.values[at];
+      const int64_t element = (panel * depth + k) * kPanelWidth + lane;
+      const int64_t block = panel * (depth / kQuantisedDepth) + k / kQuantisedDepth;
+      const auto first = static_cast<size_t>(k / kQuantisedDepth * width + column);
+      const uint16_t d = rapt::float_to_float16(noise[first]);
+      const uint16_t m = rapt::float_to_float16(noise[first + 500]);
+      const int64_t i = k % kQuantisedDepth;
+      switch (format) {
+        case PanelFormat::kFloat32:
+          put(element * 4, noise[at]);
+          value = noise[at];
+          break;
+        case PanelFormat::kFloat16:
+          put(element * 2, rapt::float_to_float16(noise[at]));
+          value = rapt::float16_to_float(rapt::float_to_float16(noise[at]));
+          break;
+        case PanelFormat::kBFloat16:
+          put(element * 2, rapt::float_to_bfloat16(noise[at]));
+          value = rapt::bfloat16_to_float(rapt::float_to_bfloat16(noise[at]));
+          break;
+        case PanelFormat::kQ8: {
+          const auto q = static_cast<int8_t>(noise[at] * 128);
+          put(block * kQ8BlockBytes + 2 * lane, d);
+          put(block * kQ8BlockBytes + (2 + i) * kPanelWidth + lane, q);
+          value = static_cast<double>(rapt::float16_to_float(d)) * q;
+          break;
+        }
+        case PanelFormat::kQ4: {
+          const auto q = static_cast<uint32_t>((noise[at] + 1) * 8);
+          put(block * kQ4BlockBytes + 2 * lane, d);
+          put(block * kQ4BlockBytes + 2 * (kPanelWidth + lane), m);
+          const int64_t word_at =
+              block * kQ4BlockBytes + 4 * (kPanelWidth + i / kQ4Word * kPanelWidth + lane);
+          if (i % kQ4Word == 0) put(word_at, uint32_t{0});
+          uint32_t word;
+          std::memcpy(&word, panels.bytes.data() + word_at, 4);
+          put(word_at, word | q << 4 * (i % kQ4Word));
+          value = static_cast<double>(rapt::float16_to_float(d)) * q + rapt::float16_to_float(m);
+          break;
+        }
+      }
+    }
   }
-  for (const rapt::CpuIsa isa : test::levels()) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+  return panels;
+}
+
+constexpr PanelFormat kAllFormats[] = {PanelFormat::kFloat32, PanelFormat::kFloat16,
+                                       PanelFormat::kBFloat16, PanelFormat::kQ8, PanelFormat::kQ4};
+
+// Products of 80 columns, which end in the third panel, of 9 blocks: an odd number.
+struct ProductCase {
+  static constexpr int64_t kMostRows = 33, kDepth = 9 * kQuantisedDepth, kColumns = 80;
+  static constexpr int64_t kXStride = kDepth + 16, kOutStride = kColumns + 3;
+
+  explicit ProductCase(PanelFormat format)
+      : panels(make_panels(format, 3, kDepth)), x(test::noise(kMostRows * kXStride, 10)) {}
+
+  // Rows [first, first + rows), each as long as kOutStride, which must hold kSentinel.
+  std::vector<float> product(rapt::CpuIsa isa, int64_t first, int64_t rows,
+                             bool accumulate = false) const {
+    const Kernels& kernels = kernels_for(isa);
+    std::vector<float> prepared, out(static_cast<size_t>(rows * kOutStride), kSentinel);
+    const float* from = x.data() + first * kXStride;
+    int64_t stride = kXStride;
+    if (panels.format == PanelFormat::kQ4) {
+      stride = prepared_floats(kDepth) + 5;
+      prepared.resize(static_cast<size_t>(rows * stride));
+      for (int64_t r = 0; r < rows; ++r)
+        kernels.prepare_q4(from + r * kXStride, kDepth, prepared.data() + r * stride);
+      from = prepared.data();
+    }
+    alignas(64) static float scratch[scratch_floats(kDepth)];
+    kernels.product[static_cast<size_t>(panels.format)]({.x = from,
+                                                         .x_stride = stride,
+                                                         .num_rows = rows,
+                                                         .depth = kDepth,
+                                                         .panels = panels.bytes.data(),
+                                                         .out = out.data(),
+                                                         .out_stride = kOutStride,
+                                                         .num_columns = kColumns,
+                                                         .accumulate = accumulate,
+                                                         .scratch = scratch});
+    return out;
+  }
+
+  Panels panels;
+  std::vector<float> x;
+};
+
+TEST(EngineKernels, product_agrees_with_fp64) {
+  for (const PanelFormat format : kAllFormats) {
+    const ProductCase c(format);
+    for (const rapt::CpuIsa isa : test::levels()) {
       for (const bool accumulate : {false, true}) {
-        for (const int64_t columns : {32, 31, 5}) {
-          std::vector<float> out(kRows * kOutStride, kSentinel);
-          PanelProduct p{.x = x.data(),
-                         .x_stride = kXStride,
-                         .num_rows = kRows,
-                         .depth = kDepth,
-                         .panel = reinterpret_cast<const std::byte*>(panel.data()),
-                         .out = out.data(),
-                         .out_stride = kOutStride,
-                         .num_columns = columns,
-                         .accumulate = accumulate,
-                         .scratch = nullptr};
-          auto format = PanelFormat::kFloat32;
-          if (dtype != DType::kFloat32) {
-            const bool is_half = dtype == DType::kFloat16;
-            format = is_half ? PanelFormat::kFloat16 : PanelFormat::kBFloat16;
-            p.panel = reinterpret_cast<const std::byte*>(is_half ? half.data() : brain.data());
-          }
-          kernels_for(isa).product[static_cast<size_t>(format)](p);
-          for (int64_t r = 0; r < kRows; ++r) {
-            for (int64_t c = 0; c < kOutStride; ++c) {
-              const float got = out[static_cast<size_t>(r * kOutStride + c)];
-              if (c >= columns) {
-                ASSERT_EQ(got, kSentinel);
-                continue;
-              }
-              double sum = accumulate ? kSentinel : 0, bound = 0;
-              for (int64_t k = 0; k < kDepth; ++k) {
-                const auto at = static_cast<size_t>(k * kPanelWidth + c);
-                const double w = dtype == DType::kFloat32   ? panel[at]
-                                 : dtype == DType::kFloat16 ? rapt::float16_to_float(half[at])
-                                                            : rapt::bfloat16_to_float(brain[at]);
-                const double term = w * x[static_cast<size_t>(r * kXStride + k)];
-                sum += term;
-                bound += std::fabs(term);
-              }
-              // One rounding of at most half a unit for each product, each sum and the last one.
-              ASSERT_NEAR(got, sum, 0x1p-23 * bound * 5 + std::fabs(sum) * 0x1p-23)
-                  << to_string(isa) << " " << to_string(dtype) << " row " << r << " column " << c;
+        const int64_t rows = accumulate ? 17 : 3;
+        const std::vector<float> out = c.product(isa, 0, rows, accumulate);
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t column = 0; column < c.kOutStride; ++column) {
+            const float got = out[static_cast<size_t>(r * c.kOutStride + column)];
+            if (column >= c.kColumns) {
+              ASSERT_EQ(got, kSentinel);
+              continue;
             }
+            double sum = accumulate ? kSentinel : 0, bound = 0;
+            for (int64_t k = 0; k < c.kDepth; ++k) {
+              const double term =
+                  c.panels.values[static_cast<size_t>(k * 3 * kPanelWidth + column)] *
+                  c.x[static_cast<size_t>(r * c.kXStride + k)];
+              sum += term;
+              bound += std::fabs(term);
+            }
+            // One rounding of at most half a unit for each product, each sum and the last one.
+            ASSERT_NEAR(got, sum, 0x1p-23 * bound * 5 + std::fabs(sum) * 0x1p-23)
+                << to_string(isa) << " format " << static_cast<int>(format) << " row " << r
+                << " column " << column;
           }
         }
       }
@@ -76,93 +159,36 @@ TEST(EngineKernels, product_agrees_with_fp64) {
 }
 
 TEST(EngineKernels, a_row_has_the_same_bits_among_any_number_of_rows) {
-  constexpr int64_t kMostRows = 33, kDepth = 171;
-  const std::vector<float> x = test::noise(kMostRows * kDepth, 3);
-  const std::vector<float> panel = test::noise(kDepth * kPanelWidth, 4);
-  for (const rapt::CpuIsa isa : test::levels()) {
-    const auto product = [&](int64_t first, int64_t rows, float* out) {
-      kernels_for(isa).product[0]({.x = x.data() + first * kDepth,
-                                   .x_stride = kDepth,
-                                   .num_rows = rows,
-                                   .depth = kDepth,
-                                   .panel = reinterpret_cast<const std::byte*>(panel.data()),
-                                   .out = out,
-                                   .out_stride = kPanelWidth,
-                                   .num_columns = kPanelWidth,
-                                   .accumulate = false,
-                                   .scratch = nullptr});
-    };
-    std::vector<float> alone(kMostRows * kPanelWidth), together(alone.size());
-    for (int64_t r = 0; r < kMostRows; ++r) product(r, 1, alone.data() + r * kPanelWidth);
-    for (int64_t rows = 1; rows <= kMostRows; ++rows) {
-      product(0, rows, together.data());
-      ASSERT_EQ(std::memcmp(alone.data(), together.data(),
-                            static_cast<size_t>(rows * kPanelWidth) * sizeof(float)),
-                0)
-          << to_string(isa) << " " << rows;
+  for (const PanelFormat format : kAllFormats) {
+    const ProductCase c(format);
+    for (const rapt::CpuIsa isa : test::levels()) {
+      std::vector<float> alone;
+      for (int64_t r = 0; r < c.kMostRows; ++r) {
+        const std::vector<float> row = c.product(isa, r, 1);
+        alone.insert(alone.end(), row.begin(), row.end());
+      }
+      for (int64_t rows = 1; rows <= c.kMostRows; ++rows) {
+        const std::vector<float> together = c.product(isa, 0, rows);
+        ASSERT_EQ(std::memcmp(alone.data(), together.data(), together.size() * sizeof(float)), 0)
+            << to_string(isa) << " format " << static_cast<int>(format) << " rows " << rows;
+      }
     }
   }
 }
 
-// Blocks whose scales and quants are all different, against their values written out.
-TEST(EngineKernels, quantised_products_have_the_bits_of_the_expanded_weights) {
-  constexpr int64_t kMostRows = 20, kDepth = 96;
-  const std::vector<float> x = test::noise(kMostRows * kDepth, 10);
-  const std::vector<float> noise = test::noise(kDepth * kPanelWidth, 11);
-  for (const bool is_q4 : {false, true}) {
-    const int64_t block_bytes = is_q4 ? kQ4BlockBytes : kQ8BlockBytes;
-    std::vector<std::byte> panel(static_cast<size_t>(kDepth / kQuantisedDepth * block_bytes));
-    std::vector<float> weights(kDepth * kPanelWidth);
-    for (int64_t k = 0; k < kDepth; ++k) {
-      std::byte* block = panel.data() + k / kQuantisedDepth * block_bytes;
-      for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
-        const auto first = static_cast<size_t>(k / kQuantisedDepth * kPanelWidth + lane);
-        const uint16_t d = rapt::float_to_float16(noise[first]);
-        const uint16_t m = rapt::float_to_float16(noise[first + 500]);
-        std::memcpy(block + 2 * lane, &d, 2);
-        const auto at = static_cast<size_t>(k * kPanelWidth + lane);
-        const int64_t i = k % kQuantisedDepth;
-        if (is_q4) {
-          const auto q = static_cast<int>((noise[at] + 1) * 8);
-          std::memcpy(block + 2 * (kPanelWidth + lane), &m, 2);
-          std::byte& pair = block[4 * kPanelWidth + i / 2 * kPanelWidth + lane];
-          pair |= static_cast<std::byte>(i % 2 ? q << 4 : q);
-          weights[at] =
-              rapt::float16_to_float(d) * static_cast<float>(q) + rapt::float16_to_float(m);
-        } else {
-          const auto q = static_cast<int8_t>(noise[at] * 128);
-          std::memcpy(block + 2 * kPanelWidth + i * kPanelWidth + lane, &q, 1);
-          weights[at] = rapt::float16_to_float(d) * static_cast<float>(q);
-        }
-      }
-    }
-    alignas(64) float scratch[kDepth * kPanelWidth];
-    const auto format = static_cast<size_t>(is_q4 ? PanelFormat::kQ4 : PanelFormat::kQ8);
+TEST(EngineKernels, expand_lane_gives_the_values_of_one_output_feature) {
+  constexpr int64_t kDepth = 2 * kQuantisedDepth;
+  for (const PanelFormat format : kAllFormats) {
+    const Panels panels = make_panels(format, 1, kDepth);
     for (const rapt::CpuIsa isa : test::levels()) {
-      for (const int64_t rows : {int64_t{1}, int64_t{3}, int64_t{8}, kMostRows}) {
-        std::vector<float> expected(kMostRows * kPanelWidth), got(expected.size());
-        PanelProduct p{.x = x.data(),
-                       .x_stride = kDepth,
-                       .num_rows = rows,
-                       .depth = kDepth,
-                       .panel = reinterpret_cast<const std::byte*>(weights.data()),
-                       .out = expected.data(),
-                       .out_stride = kPanelWidth,
-                       .num_columns = kPanelWidth,
-                       .accumulate = false,
-                       .scratch = scratch};
-        kernels_for(isa).product[0](p);
-        p.panel = panel.data();
-        p.out = got.data();
-        kernels_for(isa).product[format](p);
-        EXPECT_EQ(got, expected) << to_string(isa) << " q4 " << is_q4 << " rows " << rows;
-      }
       for (const int64_t lane : {0, 13, 31}) {
         std::vector<float> values(kDepth);
-        kernels_for(isa).expand_lane[format](panel.data(), kDepth, lane, values.data());
+        kernels_for(isa).expand_lane[static_cast<size_t>(format)](panels.bytes.data(), kDepth, lane,
+                                                                  values.data());
         for (int64_t k = 0; k < kDepth; ++k)
           ASSERT_EQ(values[static_cast<size_t>(k)],
-                    weights[static_cast<size_t>(k * kPanelWidth + lane)]);
+                    static_cast<float>(panels.values[static_cast<size_t>(k * kPanelWidth + lane)]))
+              << to_string(isa) << " format " << static_cast<int>(format) << " " << k;
       }
     }
   }
