@@ -134,16 +134,16 @@ Activations::Activations(int64_t num_rows, int64_t cols)
       stride_((cols + 15) / 16 * 16 + 16),
       values_(static_cast<size_t>(num_rows * stride_)) {}
 
-Linear::Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool)
+Linear::Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool, WeightMemory& memory)
     : cols_((*parts.begin())->cols()), format_(panel_format((*parts.begin())->format())) {
   for (const Matrix* part : parts) {
     rows_ += part->rows();
     if (panel_format(part->format()) != format_) format_ = PanelFormat::kFloat32;
   }
   num_panels_ = (rows_ + kPanelWidth - 1) / kPanelWidth;
-  panels_ = AlignedBuffer<std::byte>(num_panels_ * panel_bytes());
+  panels_ = memory.take(num_panels_ * panel_bytes());
   pool.run(static_cast<int32_t>(num_panels_), [&](int32_t index) {
-    std::byte* panel = panels_.data() + index * panel_bytes();
+    std::byte* panel = panels_ + index * panel_bytes();
     if ((index + 1) * kPanelWidth > rows_)  // lanes past the last row: zeros, and never read
       std::memset(panel, 0, static_cast<size_t>(panel_bytes()));
     for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
@@ -203,7 +203,7 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& 
                  .x_stride = stride,
                  .num_rows = num_rows,
                  .depth = cols_,
-                 .panels = panels_.data() + begin * panel_bytes(),
+                 .panels = panels_ + begin * panel_bytes(),
                  .out = out.row(0) + column,
                  .out_stride = out.stride(),
                  .num_columns = std::min(end * kPanelWidth, rows_) - column,
@@ -214,8 +214,8 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& 
 }
 
 void Linear::copy_row(const Kernels& kernels, int64_t r, float* values) const {
-  kernels.expand_lane[static_cast<size_t>(format_)](
-      panels_.data() + r / kPanelWidth * panel_bytes(), cols_, r % kPanelWidth, values);
+  kernels.expand_lane[static_cast<size_t>(format_)](panels_ + r / kPanelWidth * panel_bytes(),
+                                                    cols_, r % kPanelWidth, values);
 }
 
 }  // namespace llm

@@ -9,6 +9,7 @@
 
 #include "llm/engine/kernels.hpp"
 #include "llm/engine/thread_pool.hpp"
+#include "llm/engine/weight_memory.hpp"
 #include "llm/model/matrix.hpp"
 
 namespace llm {
@@ -54,8 +55,9 @@ class Linear {
  public:
   Linear() = default;
   // All parts have the same number of columns. Weights keep their format, or one that holds the
-  // same values in as many bytes; Q6_K, and parts of different formats, become fp32.
-  Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool);
+  // same values in as many bytes; Q6_K, and parts of different formats, become fp32. They go to
+  // `memory`, which must outlive this.
+  Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool, WeightMemory& memory);
 
   int64_t rows() const { return rows_; }  // output features
   int64_t cols() const { return cols_; }  // input features
@@ -74,7 +76,7 @@ class Linear {
 
   int64_t rows_ = 0, cols_ = 0, num_panels_ = 0;
   PanelFormat format_ = PanelFormat::kFloat32;
-  AlignedBuffer<std::byte> panels_;
+  std::byte* panels_ = nullptr;
 };
 
 }  // namespace llm

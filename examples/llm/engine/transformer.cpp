@@ -68,16 +68,16 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
     Block& block = blocks_.emplace_back();
     block.attention_norm = to_vector(layer.attention_norm);
     block.ffn_norm = to_vector(layer.ffn_norm);
-    block.qkv = Linear({&layer.wq, &layer.wk, &layer.wv}, pool);
-    block.attention_out = Linear({&layer.wo}, pool);
-    block.gate_up = Linear({&layer.w_gate, &layer.w_up}, pool);
-    block.down = Linear({&layer.w_down}, pool);
+    block.qkv = Linear({&layer.wq, &layer.wk, &layer.wv}, pool, weights_);
+    block.attention_out = Linear({&layer.wo}, pool, weights_);
+    block.gate_up = Linear({&layer.w_gate, &layer.w_up}, pool, weights_);
+    block.down = Linear({&layer.w_down}, pool, weights_);
     block.cache =
         geometry.view(cache_.get() + layer_bytes * static_cast<int64_t>(blocks_.size() - 1));
     layer = {};  // its memory is of no more use
   }
-  embedding_ = Linear({&model.token_embedding}, pool);
-  if (!config_.tied_embeddings) output_ = Linear({&model.output}, pool);
+  embedding_ = Linear({&model.token_embedding}, pool, weights_);
+  if (!config_.tied_embeddings) output_ = Linear({&model.output}, pool, weights_);
   final_norm_ = to_vector(model.final_norm);
 
   const int64_t rows = options.max_tokens;

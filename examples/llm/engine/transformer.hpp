@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ class Transformer {
   // Bytes of weights that a decode step reads, and of cache per token of context.
   int64_t weight_bytes() const;
   int64_t cache_bytes_per_token() const;
+  // Where the matrices lie, in the order of their use; the embedding, if it is not the output
+  // matrix, among them.
+  std::vector<std::span<const std::byte>> weight_runs() const { return weights_.runs(); }
 
   // fp32 [R, vocab_size]: the logits of step.logit_rows, valid until the next call.
   rapt::TensorView forward(const Step& step);
@@ -79,6 +83,7 @@ class Transformer {
   rapt::Attention attention_;
   int64_t num_pages_;
 
+  WeightMemory weights_;
   Linear embedding_;
   Linear output_;  // empty if the embedding is the output matrix
   std::vector<float> final_norm_;

@@ -52,6 +52,7 @@ TEST(Linear, is_its_parts_one_after_the_other) {
                                         ElementFormat::kQ8_0,    ElementFormat::kQ4_0,
                                         ElementFormat::kQ4_1,    ElementFormat::kQ6_K};
   ThreadPool pool(2);
+  WeightMemory memory;
   const Kernels& kernels = kernels_for(rapt::host_cpu().isa);
   for (const ElementFormat first : kFormats) {
     for (const ElementFormat second : kFormats) {
@@ -59,7 +60,7 @@ TEST(Linear, is_its_parts_one_after_the_other) {
       std::vector<float> weights = values_of(a);
       const std::vector<float> tail = values_of(b);
       weights.insert(weights.end(), tail.begin(), tail.end());
-      const Linear linear({&a, &b}, pool);
+      const Linear linear({&a, &b}, pool, memory);
       ASSERT_EQ(linear.rows(), 47);
       Activations x(kMostTokens, kCols);
       const std::vector<float> values = test::noise(kMostTokens * kCols, 3);
@@ -94,11 +95,33 @@ TEST(Linear, is_its_parts_one_after_the_other) {
 
 TEST(Linear, counts_its_bytes_as_they_are_stored) {
   ThreadPool pool(1);
+  WeightMemory memory;
   const Matrix q4 = make_matrix(64, 256, 1, ElementFormat::kQ4_1);
   const Matrix q8 = make_matrix(64, 256, 1, ElementFormat::kQ8_0);
   const Matrix bf16 = make_matrix(5, 256, 1, ElementFormat::kBFloat16);
   for (const Matrix* matrix : {&q4, &q8, &bf16})
-    EXPECT_EQ(Linear({matrix}, pool).weight_bytes(), static_cast<int64_t>(matrix->bytes()));
+    EXPECT_EQ(Linear({matrix}, pool, memory).weight_bytes(), static_cast<int64_t>(matrix->bytes()));
+}
+
+TEST(WeightMemory, gives_lines_of_its_own_one_after_the_other) {
+  WeightMemory memory;
+  std::vector<std::span<std::byte>> taken;
+  const std::byte* end = nullptr;
+  for (const int64_t bytes : {100, 64, 1 << 20, 40 << 20, 1, 1 << 20}) {
+    std::byte* data = memory.take(bytes);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+    if (bytes == 64 || bytes == 1 << 20) {
+      EXPECT_EQ(data, end) << bytes;
+    }
+    end = data + (bytes + 63) / 64 * 64;
+    taken.emplace_back(data, static_cast<size_t>(bytes));
+    std::memset(data, static_cast<int>(taken.size()), static_cast<size_t>(bytes));
+  }
+  for (size_t i = 0; i < taken.size(); ++i)
+    for (const std::byte value : taken[i]) ASSERT_EQ(static_cast<size_t>(value), i + 1);
+  size_t bytes = 0;
+  for (const auto run : memory.runs()) bytes += run.size();
+  EXPECT_EQ(bytes, size_t{128 + 64 + (1 << 20) + (40 << 20) + 64 + (1 << 20)});
 }
 
 }  // namespace
