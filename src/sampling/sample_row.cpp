@@ -18,9 +18,45 @@ constexpr double kMassTolerance = 8 * std::numeric_limits<float>::epsilon();
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The first token of the largest logit; `logits` is not empty.
-int32_t arg_max(std::span<const float> logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+// The loops below go over this many logits side by side, then over those that are left, so that a
+// compiler turns them into vector instructions: a vocabulary has 50,000 tokens and more.
+constexpr size_t kLanes = 16;
+
+struct Top {
+  float logit = -kInfinity;  // the largest
+  bool has_nan = false;
+};
+
+Top top_of(std::span<const float> logits) {
+  float largest[kLanes];
+  uint32_t nan[kLanes] = {};
+  std::fill_n(largest, kLanes, -kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; lane++) {
+      const float logit = logits[i + lane];
+      largest[lane] = logit > largest[lane] ? logit : largest[lane];
+      nan[lane] |= logit != logit ? 1u : 0u;
+    }
+  }
+  for (; i < logits.size(); i++) {
+    largest[0] = std::max(largest[0], logits[i]);
+    nan[0] |= std::isnan(logits[i]) ? 1u : 0u;
+  }
+  return {*std::max_element(largest, largest + kLanes),
+          std::any_of(nan, nan + kLanes, [](uint32_t flag) { return flag != 0; })};
+}
+
+// The first token whose logit is `logit`, which there must be.
+int32_t find(std::span<const float> logits, float logit) {
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    uint32_t found = 0;
+    for (size_t lane = 0; lane < kLanes; lane++) found |= logits[i + lane] == logit ? 1u : 0u;
+    if (found) break;
+  }
+  while (logits[i] != logit) i++;
+  return static_cast<int32_t>(i);
 }
 
 // The order of the filters: larger logit first, and of equal ones the lower index.
@@ -60,7 +96,7 @@ void keep_top_p(std::vector<int32_t>& tokens, std::span<const float> weights, co
 
 Candidates filter_row(std::span<const float> logits, const SamplingParams& params) {
   const auto vocab = static_cast<int32_t>(logits.size());
-  const float largest = logits[arg_max(logits)];
+  const float largest = top_of(logits).logit;
   std::vector<float> weights(logits.size());
   for (int32_t i = 0; i < vocab; i++) {
     // An infinite maximum takes all the probability; inf - inf would be NaN.
@@ -76,7 +112,7 @@ Candidates filter_row(std::span<const float> logits, const SamplingParams& param
     std::sort(tokens.begin(), tokens.end());  // sums do not depend on how the k were found
   }
   if (params.top_p <= 0) {
-    tokens = {arg_max(logits)};
+    tokens = {find(logits, largest)};
   } else if (params.top_p < 1) {
     keep_top_p(tokens, weights, before, params.top_p);
     std::sort(tokens.begin(), tokens.end());
@@ -94,12 +130,10 @@ Candidates filter_row(std::span<const float> logits, const SamplingParams& param
 }
 
 SampledToken sample_row(std::span<const float> logits, const SamplingParams& params) {
-  bool has_nan = false;
-  for (float logit : logits) has_nan |= std::isnan(logit);
-  if (has_nan) return {-1, SampleStatus::kNan};
-  if (logits.empty() || logits[arg_max(logits)] == -kInfinity)
-    return {-1, SampleStatus::kNothingLeft};
-  if (params.temperature == 0) return {arg_max(logits), SampleStatus::kOk};
+  const Top top = top_of(logits);
+  if (top.has_nan) return {-1, SampleStatus::kNan};
+  if (top.logit == -kInfinity) return {-1, SampleStatus::kNothingLeft};
+  if (params.temperature == 0) return {find(logits, top.logit), SampleStatus::kOk};
 
   const Candidates kept = filter_row(logits, params);
   const double sum = std::accumulate(kept.weights.begin(), kept.weights.end(), 0.0);

@@ -68,6 +68,23 @@ TEST(SampleRow, I04_rows_of_nan_and_infinity_end_with_a_status) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
+// Vocabularies that end anywhere in a vector; ties, zeros of both signs and NaN at every place.
+TEST(SampleRow, arg_max_is_the_first_of_the_largest_wherever_it_stands) {
+  for (const size_t vocab : {1, 2, 15, 16, 17, 40, 64, 75}) {
+    for (size_t at = 0; at < vocab; at++) {
+      for (const float largest : {-1e30f, 0.0f, 3.0f, kInf}) {
+        std::vector<float> row(vocab, -kInf);
+        row[at] = largest;
+        for (size_t later = at + 1; later < vocab; later += 5) row[later] = largest;
+        if (largest == 0 && at + 1 < vocab) row[at + 1] = -0.0f;
+        ASSERT_EQ(sample_row(row, {.temperature = 0}).token, static_cast<int32_t>(at)) << vocab;
+        row[at] = kNaN;
+        ASSERT_EQ(sample_row(row, {.temperature = 0}).status, SampleStatus::kNan) << vocab;
+      }
+    }
+  }
+}
+
 TEST(SampleRow, plus_infinity_takes_all_the_probability) {
   for (uint64_t seed = 0; seed < 50; seed++)
     EXPECT_EQ(sample_row(std::vector{5.0f, kInf, -kInf, 3.0f}, {.seed = seed}).token, 1);
