@@ -6,6 +6,7 @@
 
 #include "core/check.hpp"
 #include "core/strides.hpp"
+#include "problem/page_ids.hpp"
 
 namespace rapt {
 namespace {
@@ -35,18 +36,6 @@ void check_lengths(const Batch& batch) {
           batch.kv_len[b], ": must not be negative, and at most ", kMaxKvLen);
 }
 
-// Whether every id is in [0, num_pages), num_pages < 2^31: neither an id nor what is left of the
-// pool above it is negative. Branch-free and by sign bits alone, which any vector unit can do: a
-// step may name a million pages.
-bool ids_in_pool(const int32_t* ids, int64_t count, uint32_t num_pages) {
-  uint32_t signs = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const auto id = static_cast<uint32_t>(ids[i]);
-    signs |= id | (num_pages - 1 - id);
-  }
-  return signs >> 31 == 0;
-}
-
 void check_page_table(const Batch& batch, int32_t page_size) {
   const TensorView& table = batch.page_table;
   const int64_t num_requests = batch.num_requests();
@@ -64,18 +53,24 @@ void check_page_table(const Batch& batch, int32_t page_size) {
   const int64_t row_stride = stride_of(table, 0);
   checked_mul(checked_mul(num_requests, row_stride, "page_table's rows"), sizeof(int32_t),
               "page_table's rows");
-  const bool on_host = table.device.kind == DeviceKind::kCpu;
+  const auto pages_of = [&](int64_t b) { return ceil_div(batch.kv_len[b], page_size); };
+  bool any = false;
   for (int64_t b = 0; b < num_requests; b++) {
-    const int64_t needed = ceil_div(batch.kv_len[b], page_size);
+    const int64_t needed = pages_of(b);
     check(needed <= table.shape[1], "kv_len[", b, "] is ", batch.kv_len[b], ", which takes ",
           needed, " pages of ", page_size, ", but page_table has ", table.shape[1],
           " columns: widen the table");
-    if (!on_host || needed == 0) continue;
-    check(table.data != nullptr, "page_table has no data, but request ", b, " has ", needed,
-          " pages");
-    const int32_t* ids = static_cast<const int32_t*>(table.data) + b * row_stride;
-    if (ids_in_pool(ids, needed, static_cast<uint32_t>(batch.num_pages))) continue;
-    check(batch.num_pages > 0, "num_pages is 0, but request ", b, " has ", needed,
+    any |= needed > 0;
+  }
+  if (table.device.kind != DeviceKind::kCpu || !any) return;
+  const auto* ids = static_cast<const int32_t*>(table.data);
+  check(ids != nullptr, "page_table has no data, but its requests have pages");
+  if (ids_in_pool({ids, row_stride, batch.kv_len, page_size},
+                  static_cast<uint32_t>(batch.num_pages)))
+    return;
+  for (int64_t b = 0; b < num_requests; b++, ids += row_stride) {
+    const int64_t needed = pages_of(b);
+    check(needed == 0 || batch.num_pages > 0, "num_pages is 0, but request ", b, " has ", needed,
           " pages: set it to the pages of the pool");
     for (int64_t i = 0; i < needed; i++)
       check(ids[i] >= 0 && ids[i] < batch.num_pages, "page_table[", b, ", ", i, "] is ", ids[i],
