@@ -63,12 +63,7 @@ struct Costs {
   }
 };
 
-// A request's lengths and what it costs.
-struct Lengths {
-  int64_t index = 0, query_len = 0, kv_len = 0, rows = 0;
-  Phase phase = Phase::kDecode;
-  double ns = 0;
-};
+using Lengths = WorkList::Lengths;
 
 // Keys that rows [begin, end) see on average, and all of them.
 double mean_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, int64_t row_end) {
@@ -83,19 +78,23 @@ KeyRange all_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin,
                       lengths.query_len, lengths.kv_len);
 }
 
-Lengths lengths_of(const Costs& costs, const Batch& batch, int64_t b, int64_t max_decode_rows) {
-  Lengths lengths{.index = b, .query_len = batch.query_len(b), .kv_len = batch.kv_len[b]};
+// Written in place: what is built and copied waits for its own stores.
+void find_lengths(const Costs& costs, const Batch& batch, int64_t b, int64_t max_decode_rows,
+                  Lengths& lengths) {
+  lengths.index = b;
+  lengths.query_len = batch.query_len(b);
+  lengths.kv_len = batch.kv_len[b];
   lengths.rows = lengths.query_len * costs.group;
   check(lengths.rows <= kMaxRows, "query_len[", b, "] is ", lengths.query_len, " with ",
         costs.group, " query heads per KV head: their product may be at most ", kMaxRows);
   lengths.phase = lengths.rows <= max_decode_rows ? Phase::kDecode : Phase::kPrefill;
-  if (lengths.rows == 0) return lengths;
-  const double keys = lengths.phase == Phase::kDecode
-                          ? static_cast<double>(all_keys(costs, lengths, 0, lengths.rows).size())
-                          : mean_keys(costs, lengths, 0, lengths.rows);
+  lengths.ns = 0;
+  if (lengths.rows == 0) return;
+  lengths.keys = all_keys(costs, lengths, 0, lengths.rows);
+  const double keys = lengths.phase == Phase::kDecode ? static_cast<double>(lengths.keys.size())
+                                                      : mean_keys(costs, lengths, 0, lengths.rows);
   lengths.ns =
       kCallNs + keys * static_cast<double>(costs.heads) * costs.key_ns(lengths.phase, lengths.rows);
-  return lengths;
 }
 
 // Ranges a machine should cut work of `ns` into: with n for each thread the last thread is late by
@@ -133,7 +132,8 @@ class Planner {
     Work piece = unit.work;
     double done = 0;  // ns
     if (unit.work.phase == Phase::kDecode || unit.ns > target) {
-      for (double at = (std::floor(position / target) + 1) * target; at < position + unit.ns;
+      const auto cuts_before = static_cast<int64_t>(position / target);
+      for (double at = static_cast<double>(cuts_before + 1) * target; at < position + unit.ns;
            at += target) {
         const double share = (at - position) / unit.ns;
         const int64_t key =
@@ -158,7 +158,7 @@ class Planner {
 
  private:
   void add_decode_units(const Lengths& lengths, double target) {
-    const KeyRange keys = all_keys(costs_, lengths, 0, lengths.rows);
+    const KeyRange keys = lengths.keys;
     const double key_ns = costs_.key_ns(Phase::kDecode, lengths.rows);
     // All KV heads together read a page in one run. Heads are parted only where the keys are too
     // few for the pieces that the threads want.
@@ -241,7 +241,14 @@ class Planner {
 void lay_out_workspace(const AttentionSpec& spec, const Machine& machine, WorkList& list) {
   auto align = [](int64_t bytes) { return round_up(bytes, int64_t{64}); };
   const int64_t row_bytes = align(spec.dim_vo() * int64_t{sizeof(float)});
-  const int64_t scratch = align(static_cast<int64_t>(machine.scratch_bytes));
+  size_t scratch_bytes = 0;  // what the phases of this step need
+  for (const Lengths& lengths : list.lengths) {
+    if (lengths.rows == 0) continue;
+    scratch_bytes =
+        std::max(scratch_bytes, lengths.phase == Phase::kDecode ? machine.decode_scratch_bytes
+                                                                : machine.prefill_scratch_bytes);
+  }
+  const int64_t scratch = align(static_cast<int64_t>(scratch_bytes));
   list.num_slots = std::min(machine.num_threads, list.num_ranges());
   list.partial_stride = row_bytes / int64_t{sizeof(float)};
   const int64_t out_offset = checked_mul(list.num_slots, scratch, "workspace");
@@ -278,15 +285,18 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& mac
   Planner planner(costs, list);
 
   double total = 0;
-  for (int64_t b = 0; b < batch.num_requests(); b++)
-    total += lengths_of(costs, batch, b, machine.max_decode_rows).ns;
+  list.lengths.resize(static_cast<size_t>(batch.num_requests()));
+  for (int64_t b = 0; b < batch.num_requests(); b++) {
+    Lengths& lengths = list.lengths[static_cast<size_t>(b)];
+    find_lengths(costs, batch, b, machine.max_decode_rows, lengths);
+    total += lengths.ns;
+  }
   const double range_ns = std::max(total, 1.0) /
                           static_cast<double>(choose_num_ranges(costs, total, machine.num_threads));
 
   double request_position = 0;
   int64_t last_range = -1;
-  for (int64_t b = 0; b < batch.num_requests(); b++) {
-    const Lengths lengths = lengths_of(costs, batch, b, machine.max_decode_rows);
+  for (const Lengths& lengths : list.lengths) {
     const double target = spec.batch_invariant
                               ? lengths.ns / static_cast<double>(choose_num_ranges(
                                                  costs, lengths.ns, kNominalThreads))

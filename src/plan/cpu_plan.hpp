@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/work.hpp"
+#include "problem/visibility.hpp"
 #include "rapt/batch.hpp"
 #include "rapt/device.hpp"
 #include "rapt/spec.hpp"
@@ -25,7 +26,7 @@ struct Machine {
   double flops_per_ns = 100;
   int32_t max_decode_rows = 16;  // a request with more rows for each KV head is prefill
   int32_t max_prefill_rows = 1024;
-  size_t scratch_bytes = 0;  // of one thread
+  size_t prefill_scratch_bytes = 0, decode_scratch_bytes = 0;  // of one thread for works of a phase
 };
 
 // Nominal rates of a CPU for a spec's element type. They only weigh work against other work, so
@@ -50,12 +51,20 @@ struct WorkList {
     return ranges.empty() ? 0 : static_cast<int32_t>(ranges.size()) - 1;
   }
 
-  // The planner's own: works before they are cut, kept for their capacity.
+  // The planner's own, kept for their capacity: what each request is and costs, and works before
+  // they are cut.
+  struct Lengths {
+    int64_t index = 0, query_len = 0, kv_len = 0, rows = 0;
+    Phase phase = Phase::kDecode;
+    KeyRange keys{};  // that some row sees
+    double ns = 0;
+  };
   struct Unit {
     Work work;
     double ns;
     double min_piece_keys;
   };
+  std::vector<Lengths> lengths;
   std::vector<Unit> units;
 };
 

@@ -279,7 +279,8 @@ inline void amx_decode(const Problem& problem, const Request& request, const Wor
 }
 
 inline size_t amx_scratch_bytes(const Problem& problem) {
-  return larger(AmxScratch(problem, nullptr).bytes, kAvx512Bf16Kernels.scratch_bytes(problem));
+  return larger(AmxScratch(problem, nullptr).bytes,
+                kAvx512Bf16Kernels.prefill_scratch_bytes(problem));
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ CpuBackend::CpuBackend(const AttentionSpec& spec, const BackendEnvironment& envi
   machine_.num_threads = environment.num_threads;
   machine_.max_decode_rows = kernels_.max_decode_rows;
   machine_.max_prefill_rows = kernels_.max_prefill_rows;
-  machine_.scratch_bytes = kernels_.scratch_bytes(rules_);
+  machine_.prefill_scratch_bytes = kernels_.prefill_scratch_bytes(rules_);
+  machine_.decode_scratch_bytes = kernels_.decode_scratch_bytes(rules_);
 }
 
 std::unique_ptr<BackendPlan> CpuBackend::make_plan() const {

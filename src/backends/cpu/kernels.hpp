@@ -68,7 +68,8 @@ struct Kernels {
   // KV heads of the work at each page; the next pages are prefetched through the table.
   void (*decode)(const Problem&, const Request&, const Work&, const Partials&, std::byte* scratch);
   // Scratch bytes of one thread for calls on this problem, 64-byte aligned; needs no clearing.
-  size_t (*scratch_bytes)(const Problem&);
+  size_t (*prefill_scratch_bytes)(const Problem&);
+  size_t (*decode_scratch_bytes)(const Problem&);
   int32_t max_decode_rows;   // a request with more rows for each KV head goes to prefill
   int32_t max_prefill_rows;  // rows of one call
 };

@@ -42,7 +42,8 @@ Machine slow_machine(int32_t num_threads) {
   machine.num_threads = num_threads;
   machine.read_bytes_per_ns = 0.01;
   machine.flops_per_ns = 0.1;
-  machine.scratch_bytes = 100;
+  machine.decode_scratch_bytes = 100;
+  machine.prefill_scratch_bytes = 1000;
   return machine;
 }
 
@@ -199,6 +200,23 @@ TEST(CpuPlan, workspace_is_exact) {
   EXPECT_EQ(list.partial_lse_offset, list.partial_out_offset + 320u * list.num_partial_rows);
   const size_t lse_bytes = (4u * list.num_partial_rows + 63) / 64 * 64;
   EXPECT_EQ(list.workspace_bytes, list.partial_lse_offset + lse_bytes);
+}
+
+TEST(CpuPlan, scratch_is_that_of_the_phases_there_are) {
+  ASSERT_TRUE(rc::check([] {
+    const Drawn drawn = draw();
+    WorkList list;
+    plan_work(drawn.lengths.batch(), drawn.spec, drawn.machine, list);
+    const auto has = [&](Phase phase) {
+      return std::any_of(list.works.begin(), list.works.end(),
+                         [&](const Work& work) { return work.phase == phase; });
+    };
+    // 100 bytes of scratch take 128, and 1000 take 1024.
+    const size_t scratch = has(Phase::kPrefill) ? 1024 : has(Phase::kDecode) ? 128 : 0;
+    RC_ASSERT(list.scratch_stride == scratch);
+    RC_ASSERT(list.partial_out_offset == scratch * static_cast<size_t>(list.num_slots));
+    RC_ASSERT(list.workspace_bytes >= list.partial_lse_offset);
+  }));
 }
 
 TEST(CpuPlan, a_batch_without_work_needs_nothing) {

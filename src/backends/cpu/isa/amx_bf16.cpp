@@ -11,7 +11,8 @@ const Kernels kAmxBf16Kernels = {
     .isa = CpuIsa::kAmxBf16,
     .prefill = amx_prefill,
     .decode = amx_decode,
-    .scratch_bytes = amx_scratch_bytes,
+    .prefill_scratch_bytes = amx_scratch_bytes,
+    .decode_scratch_bytes = decode_scratch_bytes,
     .max_decode_rows = kMaxDecodeRows,
     .max_prefill_rows = kMaxPrefillRows,
 };

@@ -5,19 +5,12 @@
 #include "backends/cpu/prefill-inl.hpp"
 
 namespace rapt::cpu {
-namespace {
-
-size_t scratch_bytes(const Problem& problem) {
-  return larger(prefill_scratch_bytes<FloatProducts>(problem), decode_scratch_bytes(problem));
-}
-
-}  // namespace
-
 const Kernels kBaselineKernels = {
     .isa = CpuIsa::kBaseline,
     .prefill = prefill<FloatProducts>,
     .decode = decode,
-    .scratch_bytes = scratch_bytes,
+    .prefill_scratch_bytes = prefill_scratch_bytes<FloatProducts>,
+    .decode_scratch_bytes = decode_scratch_bytes,
     .max_decode_rows = kMaxDecodeRows,
     .max_prefill_rows = kMaxPrefillRows,
 };

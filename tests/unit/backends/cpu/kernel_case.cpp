@@ -249,7 +249,7 @@ void run_prefill(const cpu::Kernels& kernels, KernelTensors& tensors, int32_t ro
   tensors.clear_outputs();
   const KernelCase& c = tensors.the_case();
   const cpu::Problem problem = tensors.problem();
-  const size_t bytes = kernels.scratch_bytes(problem);
+  const size_t bytes = kernels.prefill_scratch_bytes(problem);
   std::vector<std::byte> memory(bytes + 128, std::byte{0xff});  // NaN in every type
   void* scratch = memory.data();
   size_t space = memory.size();

@@ -208,7 +208,7 @@ TEST_P(Prefill, writes_partial_states_that_merge) {
     KernelTensors tensors(c);
     const KernelReference expected = reference(tensors, false);
     const cpu::Problem problem = tensors.problem();
-    std::vector<std::byte> memory(kernels().scratch_bytes(problem) + 64);
+    std::vector<std::byte> memory(kernels().prefill_scratch_bytes(problem) + 64);
     void* scratch = memory.data();
     size_t space = memory.size();
     std::align(64, 1, scratch, space);
