@@ -1,51 +1,20 @@
 // Prefill on AMX tiles, transposed: S^T = K Q^T, O^T = V^T P^T. Then the softmax never crosses
-// lanes, P becomes a right operand with one permutation, and K is a left operand as it lies in the
+// lanes, P becomes a right operand with one shuffle, and K is a left operand as it lies in the
 // cache. Other dtypes are AVX-512's.
 //
 // A chunk of keys is packed for all rows of the pass and stays in L2; 32 rows at a time pass over
-// it with their Q, S and P in L1. A store that misses L1 costs as much as a product, so S is only
-// as large as two groups of 32 keys: one that is being scored while the softmax of the other runs
-// on the vector ports between the products. O, which L1 cannot hold beside them, is taken up once
-// per kKeyBlock keys.
+// it with their Q, S and P in L1. It is one pipeline over (group of rows, group of keys): while the
+// softmax of a key group runs on the vector ports, two keys after each product, the tiles score
+// the next key group and add a share of the previous key block's P V to O.
 #pragma once
 
 #include "backends/cpu/amx_softmax-inl.hpp"
+#include "backends/cpu/amx_tiles-inl.hpp"
 #include "backends/cpu/epilogue-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 
 namespace rapt::cpu {
 namespace {
-
-// Tiles 0 1 / 2 3 += left tiles 4, 5 times right tiles 6, 7, `count` of each one after the other.
-// between() is called after each step, 64 cycles of products (kBoth) or 32.
-template <bool kBoth, typename Between>
-inline void multiply_tiles(const BFloat* a0, const BFloat* a1, const BFloat* b0, const BFloat* b1,
-                           int count, const Between& between) {
-  for (int i = 0; i < count * kTileElements; i += kTileElements) {
-    tile_load<6>(b0 + i, kTileBytes);
-    tile_load<4>(a0 + i, kTileBytes);
-    tile_load<7>(b1 + i, kTileBytes);
-    tile_dot_bf16<0, 4, 6>();
-    tile_dot_bf16<1, 4, 7>();
-    if constexpr (kBoth) {
-      tile_load<5>(a1 + i, kTileBytes);
-      tile_dot_bf16<2, 5, 6>();
-      tile_dot_bf16<3, 5, 7>();
-    }
-    between();
-  }
-}
-
-// Tiles 0 to 3, or 0 and 1, to neighbouring places.
-template <bool kAll>
-inline void store_tiles(float* to) {
-  tile_store<0>(to, kTileBytes);
-  tile_store<1>(to + kTileFloats, kTileBytes);
-  if constexpr (kAll) {
-    tile_store<2>(to + 2 * kTileFloats, kTileBytes);
-    tile_store<3>(to + 3 * kTileFloats, kTileBytes);
-  }
-}
 
 // One KV head's rows [first, first + count), count <= max_rows, against all keys of the work.
 struct AmxPass {
@@ -57,7 +26,22 @@ struct AmxPass {
   int head, first, count;
   ScoreRule rule;
 
-  void run() const {
+  // A group of rows and the first key of a group of keys: a step of the pipeline.
+  struct Place {
+    int row, key;
+  };
+  // Keys whose probabilities wait for V: groups of one block.
+  struct Waiting {
+    int row = 0, key = 0, groups = 0;
+    int slot = 0;           // of P
+    int next_dim_pair = 0;  // O's tiles before it have them
+  };
+
+  int chunk = 0;  // the first key of what is packed
+  Waiting waiting{};
+  Accumulators tiles{};
+
+  void run() {
     const int padded = round_up_to(count, kRowGroup);
     for (int row = 0; row < padded; row++) {
       const int real = first + smaller(row, count - 1), token = real / problem.group;
@@ -66,24 +50,21 @@ struct AmxPass {
       scratch.max[row] = kMinusInfinity;
       scratch.sum[row] = scratch.rounded_sum[row] = 0;
     }
-    for (int i = 0; i < padded * 16 * scratch.dim_tiles; i += kWidth)
+    for (int i = 0; i < padded * 32 * scratch.dim_pairs; i += kWidth)
       store(scratch.outputs + i, zero());
     pack_query_tiles(problem, request, head, first, count, scratch);
 
     const Range all{scratch.rows[0].keys.begin, scratch.rows[count - 1].keys.end};
-    for (int chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
+    for (chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
          chunk += scratch.chunk) {
       const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
-      pack_chunk(chunk, keys);
-      for (int row = 0; row < count; row += kRowGroup) {
-        attend(row, chunk, keys);
-        prefetch_next(row, chunk + scratch.chunk, all);
-      }
+      pack_chunk(keys);
+      attend(keys, all);
     }
     for (int row = 0; row < count; row += 16) write_rows(row);
   }
 
-  void pack_chunk(int chunk, Range keys) const {
+  void pack_chunk(Range keys) const {
     if (problem.custom_mask)
       mark_seen(problem, request, work, {scratch.rows[0].token, scratch.rows[count - 1].token + 1},
                 chunk, keys, scratch.seen);
@@ -94,155 +75,187 @@ struct AmxPass {
     pack_value_tiles(problem, request, head, packed, from, to, scratch);
   }
 
-  // A share of the next chunk's keys after each group of rows: pages lie anywhere, and no hardware
-  // prefetcher follows the page table.
-  void prefetch_next(int row, int chunk, Range all) const {
-    const int64_t keys = smaller(all.end - chunk, scratch.chunk);
-    if (keys <= 0) return;
-    const int groups = (count + kRowGroup - 1) / kRowGroup, group = row / kRowGroup;
-    prefetch_keys<BFloat>(problem, request, head, chunk + static_cast<int>(keys * group / groups),
-                          chunk + static_cast<int>(keys * (group + 1) / groups));
+  // Keys of the chunk's `keys` that a group of rows sees, whole groups of keys.
+  Range seen_by(int row, Range keys) const {
+    const int last = smaller(row + kRowGroup, count) - 1;
+    return {larger(keys.begin, scratch.rows[row].keys.begin) / kKeyGroup * kKeyGroup,
+            smaller(keys.end, scratch.rows[last].keys.end)};
+  }
+  // The first step of the next group of rows, from `row` on, that sees any of the keys.
+  Place first_step(int row, Range keys) const {
+    for (; row < count; row += kRowGroup) {
+      const Range own = seen_by(row, keys);
+      if (own.begin < own.end) return {row, own.begin};
+    }
+    return {count, 0};
+  }
+  Place step_after(Place here, Range keys) const {
+    if (here.key + kKeyGroup < seen_by(here.row, keys).end) return {here.row, here.key + kKeyGroup};
+    return first_step(here.row + kRowGroup, keys);
   }
 
-  // A group of rows against the packed chunk, key group by key group.
-  void attend(int row, int chunk, Range keys) const {
-    const int last = smaller(row + kRowGroup, count) - 1;
-    const int begin = larger(keys.begin, scratch.rows[row].keys.begin) / kKeyGroup * kKeyGroup;
-    const int end = smaller(keys.end, scratch.rows[last].keys.end);
-    if (begin >= end) return;
-    // Keys of softmax a step of products, so that both end together.
-    const int portion = round_up_to((kKeyGroup + scratch.steps - 1) / scratch.steps, 2);
+  // All rows against the packed chunk.
+  void attend(Range keys, Range all) {
+    Place here = first_step(0, keys);
+    Nothing nothing;
+    if (here.row < count) score(here, 0, nothing);
+    tiles.flush();
+    Waiting block{here.row, here.key};  // that is being filled
+    for (int slot = 0; here.row < count; slot ^= 1) {
+      const Place next = step_after(here, keys);
+      const bool ends_block = next.row != here.row || next.key % kKeyBlock == 0;
+      prefetch_next(here, keys, all);
+      apply_rules(here, slot);
 
-    int waiting = begin, slot = 0;  // the first key whose probabilities wait for V
-    score(row, chunk, begin, slot, [] {});
-    for (int key = begin; key < end; key += kKeyGroup, slot ^= 1) {
-      apply_rules(row, key, slot);
-      SoftmaxPass softmax = pass_of(row, key, slot);
-      if (key + kKeyGroup < end)
-        score(row, chunk, key + kKeyGroup, slot ^ 1, [&] { softmax.advance(portion); });
-      softmax.finish();
-      if (any(grown(row, softmax, 0)) || any(grown(row, softmax, 1))) {
-        accumulate(row, chunk, {waiting, key});
-        waiting = key;
-        rescale(row, softmax);
-        softmax = pass_of(row, key, slot);
-        softmax.finish();
+      SoftmaxPass low = pass_of(here, slot, block.slot, 0, scratch.steps);
+      if (next.row < count) score(next, slot ^ 1, low);
+      const Sums low_sums = low.finish();
+
+      // Shares of equal size, and none left when the block ends.
+      const int share = (here.key % kKeyBlock / kKeyGroup + 1) * scratch.dim_pairs / kBlockGroups;
+      SoftmaxPass high = pass_of(here, slot, block.slot, 1, waiting.groups);
+      accumulate(ends_block ? scratch.dim_pairs : share, high);
+      const Sums high_sums = high.finish();
+
+      settle(here, slot, block, 0, low_sums);
+      settle(here, slot, block, 1, high_sums);
+      block.groups++;
+      if (ends_block) {
+        waiting = block;
+        block = {next.row, next.key, 0, block.slot ^ 1};
       }
-      add_sums(row, softmax);
-      const int next = key + kKeyGroup;
-      if (next % kKeyBlock == 0 || next >= end) {
-        accumulate(row, chunk, {waiting, next});
-        waiting = next;
-      }
+      here = next;
+    }
+    accumulate(scratch.dim_pairs, nothing);
+    tiles.flush();
+    waiting = {};
+  }
+
+  // S of a step, into a slot.
+  template <typename Beside>
+  [[gnu::always_inline]] void score(Place at, int slot, Beside& beside) {
+    const int panel = scratch.steps * kTileElements;  // of 16 keys or rows
+    const BFloat* const q = scratch.queries + at.row / 16 * panel;
+    const BFloat* const k = scratch.keys + (at.key - chunk) / 16 * panel;
+    tiles.begin(scores_of(slot), k, k + panel, q, q + panel, scratch.steps, beside);
+  }
+
+  // O += P V of the waiting keys, for tiles of dims before the given pair.
+  template <typename Beside>
+  [[gnu::always_inline]] void accumulate(int end, Beside& beside) {
+    constexpr int kPanel = kBlockGroups * kTileElements;  // of 16 dims or rows
+    const int group = waiting.key % kKeyBlock / kKeyGroup;
+    if (waiting.groups == 0 || waiting.next_dim_pair >= end) return tiles.flush();
+    for (int& pair = waiting.next_dim_pair; pair < end; pair++) {
+      const BFloat* const v =
+          scratch.values +
+          ((waiting.key - chunk) / kKeyBlock * scratch.dim_pairs + pair) * (2 * kPanel) +
+          group * kTileElements;
+      const BFloat* const p = probabilities_of(waiting.slot, 0, group);
+      tiles.resume(outputs_of(waiting.row, pair), v, v + kPanel, p, p + kPanel, waiting.groups,
+                   beside);
     }
   }
 
   float* scores_of(int slot) const { return scratch.scores + slot * (4 * kTileFloats); }
-  // P [2 row tiles][kKeyBlock / 32] of the key's block, from the key's group on.
-  BFloat* probabilities_of(int key) const {
-    return scratch.probabilities + key % kKeyBlock / kKeyGroup * kTileElements;
+  BFloat* probabilities_of(int slot, int tile, int group) const {
+    return scratch.probabilities + ((slot * 2 + tile) * kBlockGroups + group) * kTileElements;
   }
-  float* outputs_of(int row) const { return scratch.outputs + row * 16 * scratch.dim_tiles; }
-
-  // S of the key group that begins with `key`, into a slot: [2 key tiles][2 row tiles].
-  template <typename Between>
-  void score(int row, int chunk, int key, int slot, const Between& between) const {
-    const int panel = scratch.steps * kTileElements;  // of 16 keys or rows
-    const BFloat* const q = scratch.queries + row / 16 * panel;
-    const BFloat* const k = scratch.keys + (key - chunk) / 16 * panel;
-    tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
-    multiply_tiles<true>(k, k + panel, q, q + panel, scratch.steps, between);
-    store_tiles<true>(scores_of(slot));
+  // [2 row tiles][2 tiles of dims]
+  float* outputs_of(int row, int dim_pair) const {
+    return scratch.outputs + (row / kRowGroup * scratch.dim_pairs + dim_pair) * (4 * kTileFloats);
   }
 
-  // O += P V for keys of one block: whole key groups.
-  void accumulate(int row, int chunk, Range keys) const {
-    if (keys.begin >= keys.end) return;
-    int dim = 0;
-    for (; dim + 2 <= scratch.dim_tiles; dim += 2) accumulate_dims<true>(row, chunk, keys, dim);
-    if (dim < scratch.dim_tiles) accumulate_dims<false>(row, chunk, keys, dim);
-  }
-
-  // Dim tiles dim and, if kBoth, dim + 1.
-  template <bool kBoth>
-  void accumulate_dims(int row, int chunk, Range keys, int dim) const {
-    constexpr int kStride = kKeyBlock / kKeyGroup * kTileElements;  // of a dim or row tile
-    const BFloat* const v = scratch.values +
-                            ((keys.begin - chunk) / kKeyBlock * scratch.dim_tiles + dim) * kStride +
-                            keys.begin % kKeyBlock / kKeyGroup * kTileElements;
-    const BFloat* const p = probabilities_of(keys.begin);
-    float* const o = outputs_of(row) + dim * 2 * kTileFloats;
-    tile_load<0>(o, kTileBytes);
-    tile_load<1>(o + kTileFloats, kTileBytes);
-    if constexpr (kBoth) {
-      tile_load<2>(o + 2 * kTileFloats, kTileBytes);
-      tile_load<3>(o + 3 * kTileFloats, kTileBytes);
-    }
-    multiply_tiles<kBoth>(v, v + kStride, p, p + kStride, (keys.end - keys.begin) / kKeyGroup,
-                          [] {});
-    store_tiles<kBoth>(o);
-  }
-
-  void apply_rules(int row, int key, int slot) const {
+  void apply_rules(Place at, int slot) const {
     for (int tile = 0; tile < 2; tile++) {
-      const Row* const rows = scratch.rows + row + tile * 16;
-      const bool whole = rows[15].keys.begin <= key && rows[0].keys.end >= key + kKeyGroup;
+      const Row* const rows = scratch.rows + at.row + tile * 16;
+      const bool whole = rows[15].keys.begin <= at.key && rows[0].keys.end >= at.key + kKeyGroup;
       if (rule.in_advance || problem.custom_mask || !whole)
-        apply(rule, problem, request, rows, key, scores_of(slot) + tile * kTileFloats);
+        apply(rule, problem, request, rows, at.key, scores_of(slot) + tile * (2 * kTileFloats));
     }
   }
 
-  SoftmaxPass pass_of(int row, int key, int slot) const {
-    const Vec max[2] = {load(scratch.max + row), load(scratch.max + row + 16)};
-    return {scores_of(slot), probabilities_of(key), rule.factor(), max};
+  // Softmax of a row tile, which may run beside 4 * steps products and end with them.
+  [[gnu::always_inline]] SoftmaxPass pass_of(Place at, int slot, int p_slot, int tile,
+                                             int steps) const {
+    const Vec max = load(scratch.max + at.row + tile * 16);
+    return {scores_of(slot) + tile * (2 * kTileFloats),
+            probabilities_of(p_slot, tile, at.key % kKeyBlock / kKeyGroup), rule.factor(),
+            // Rows that have seen nothing: any finite shift will do.
+            select(less(set1(kMinusInfinity), max), max, zero()),
+            (kKeyGroup / 8 + larger(steps, 1) - 1) / larger(steps, 1)};
   }
 
-  void add_sums(int row, const SoftmaxPass& softmax) const {
-    for (int tile = 0; tile < 2; tile++) {
-      float* const sum = scratch.sum + row + tile * 16;
-      float* const rounded = scratch.rounded_sum + row + tile * 16;
-      store(sum, load(sum) + softmax.sum(tile));
-      store(rounded, load(rounded) + softmax.rounded_sum(tile));
+  // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low.
+  void settle(Place at, int slot, const Waiting& block, int tile, Sums sums) {
+    const int row = at.row + tile * 16;
+    const Mask low = either(less(set1(kMaxGroupSum), sums.exact),
+                            less_equal(load(scratch.max + row), set1(kMinusInfinity)));
+    if (any(low)) {
+      raise(at, slot, block, tile, low);
+      sums = pass_of(at, slot, block.slot, tile, 1).finish();
     }
+    store(scratch.sum + row, load(scratch.sum + row) + sums.exact);
+    store(scratch.rounded_sum + row, load(scratch.rounded_sum + row) + sums.rounded);
   }
 
-  // Rows of a tile whose maximum has grown too far for the pass to count.
-  Mask grown(int row, const SoftmaxPass& softmax, int tile) const {
-    const Vec max = load(scratch.max + row + tile * 16);
-    return less(max + set1(kMaxLag), softmax.top(tile) * set1(rule.factor()));
-  }
-
-  // Raises those rows' maxima. Sums and outputs of the others are multiplied by exactly 1.
-  void rescale(int row, const SoftmaxPass& softmax) const {
-    for (int tile = 0; tile < 2; tile++) {
-      float* const max = scratch.max + row + tile * 16;
-      float* const sum = scratch.sum + row + tile * 16;
-      const Vec old = load(max), top = softmax.top(tile) * set1(rule.factor());
-      const Mask mask = grown(row, softmax, tile);
-      const Vec factor = select(mask, exp2_accurate(old - top), set1(1.0f));
-      store(max, select(mask, top, old));
-      float* const rounded = scratch.rounded_sum + row + tile * 16;
-      store(sum, load(sum) * factor);
-      store(rounded, load(rounded) * factor);
-      float* const o = outputs_of(row) + tile * kTileFloats;
-      for (int dim = 0; dim < 16 * scratch.dim_tiles; dim++) {
-        float* const at = o + dim / 16 * 2 * kTileFloats + dim % 16 * 16;
-        store(at, load(at) * factor);
+  // Raises those rows' maxima to the group's. They are whole numbers, so what was computed with the
+  // old ones is scaled by powers of 2, exactly, wherever it is on its way.
+  void raise(Place at, int slot, const Waiting& block, int tile, Mask low) {
+    const int row = at.row + tile * 16;
+    const float* const s = scores_of(slot) + tile * (2 * kTileFloats);
+    Vec top = load(s);
+    for (int key = 1; key < kKeyGroup; key++) top = max(load(s + key * 16), top);
+    const Vec old = load(scratch.max + row);
+    const Vec raised = select(low, max(round_up(top * set1(rule.factor())), old), old);
+    const Vec exponent = select(less(old, raised), old - raised, zero());
+    const auto rescale = [&](float* x, int vectors) {
+      for (int i = 0; i < vectors; i++)
+        store(x + i * kWidth, scale_by_power_of_2(load(x + i * kWidth), exponent));
+    };
+    const auto rescale_probabilities = [&](const Waiting& keys) {
+      BFloat* const p = probabilities_of(keys.slot, tile, keys.key % kKeyBlock / kKeyGroup);
+      for (int i = 0; i < keys.groups * kTileElements; i += 2 * kWidth) {
+        const Pairs x = load_pairs(p + i);
+        store(p + i, PairMaker().narrow(scale_by_power_of_2(first_of_pairs(x), exponent),
+                                        scale_by_power_of_2(second_of_pairs(x), exponent)));
       }
-    }
+    };
+    store(scratch.max + row, raised);
+    rescale(scratch.sum + row, 1);
+    rescale(scratch.rounded_sum + row, 1);
+    tiles.flush();
+    for (int pair = 0; pair < scratch.dim_pairs; pair++)
+      rescale(outputs_of(at.row, pair) + tile * (2 * kTileFloats), 32);
+    rescale_probabilities(block);
+    if (waiting.row == at.row) rescale_probabilities(waiting);
+  }
+
+  // A share of the next chunk's keys beside each step: pages lie anywhere, and no hardware
+  // prefetcher follows the page table.
+  void prefetch_next(Place here, Range keys, Range all) const {
+    const int next = chunk + scratch.chunk, wanted = smaller(all.end - next, scratch.chunk);
+    if (wanted <= 0) return;
+    const Range own = seen_by(here.row, keys);
+    const int64_t steps = (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
+    const int64_t all_steps = steps * ((count + kRowGroup - 1) / kRowGroup);
+    const int64_t done = steps * (here.row / kRowGroup) + (here.key - own.begin) / kKeyGroup;
+    prefetch_keys<BFloat>(problem, request, head,
+                          next + static_cast<int>(wanted * done / all_steps),
+                          next + static_cast<int>(wanted * (done + 1) / all_steps));
   }
 
   void write_rows(int row) const {
-    const int dims = 16 * scratch.dim_tiles;
+    const int dims = 32 * scratch.dim_pairs;
     // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
     // that a row with one dominant key gets its value exactly, wherever the maximum lags.
     const Vec sum = load(scratch.sum + row), rounded = load(scratch.rounded_sum + row);
     const Vec factor = select(less(zero(), rounded), sum / rounded, set1(1.0f));
-    const float* const o =
-        outputs_of(row / kRowGroup * kRowGroup) + row % kRowGroup / 16 * kTileFloats;
     for (int dim = 0; dim < dims; dim += 16) {
+      const float* const o =
+          outputs_of(row, dim / 32) + row % kRowGroup / 16 * (2 * kTileFloats) + dim % 32 * 16;
       Vec r[kWidth];
-      for (int i = 0; i < 16; i++) r[i] = load(o + dim * 2 * 16 + i * 16) * factor;
+      for (int i = 0; i < 16; i++) r[i] = load(o + i * 16) * factor;
       transpose(r);
       for (int i = 0; i < 16; i++) store(scratch.lines + i * dims + dim, r[i]);
     }

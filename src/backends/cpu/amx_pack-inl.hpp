@@ -14,21 +14,22 @@ constexpr int kTileFloats = kTileRows * 16;     // of S and O
 constexpr int kTileElements = 2 * kTileFloats;  // of K, V, Q and P
 constexpr int kKeyGroup = 32;                   // two tiles of K, one of V
 constexpr int kRowGroup = 32;                   // two tiles of Q
-constexpr int kKeyBlock = 256;                  // keys between two times that O is taken up
-constexpr int kChunkBytes = 512 * 1024;         // of packed K and V, which stay in L2
+constexpr int kKeyBlock = 128;                  // keys between two times that O is taken up
+constexpr int kBlockGroups = kKeyBlock / kKeyGroup;
+constexpr int kChunkBytes = 512 * 1024;  // of packed K and V, which stay in L2
 
 struct AmxScratch {
   int chunk;              // keys: a multiple of kKeyBlock
   int steps;              // tiles of a query's or key's dims
-  int dim_tiles;          // of a value's dims
+  int dim_pairs;          // of tiles of a value's dims
   int max_rows;           // of a pass
   BFloat* keys;           // [chunk / 16][steps] tiles
-  BFloat* values;         // [chunk / kKeyBlock][dim_tiles][kKeyBlock / 32]
+  BFloat* values;         // [chunk / kKeyBlock][dim_pairs][2][kBlockGroups]
   BFloat* queries;        // [max_rows / 16][steps]
-  float* scores;          // [2 slots][2 key tiles][2 row tiles]
-  BFloat* probabilities;  // [2 row tiles][kKeyBlock / 32]
-  float* outputs;         // [max_rows / 32][dim_tiles][2 row tiles]
-  float* lines;           // [16][dim_tiles * 16]: rows of O on their way out
+  float* scores;          // [2 slots][2 row tiles][2 key tiles]
+  BFloat* probabilities;  // [2 slots][2 row tiles][kBlockGroups]
+  float* outputs;         // [max_rows / 32][dim_pairs][2 row tiles][2]
+  float* lines;           // [16][dim_pairs * 32]: rows of O on their way out
   // [max_rows]: a row's RowState, the maximum in log2 units; the sum of its rounded probabilities.
   float *max, *sum, *rounded_sum;
   Row* rows;
@@ -37,22 +38,22 @@ struct AmxScratch {
 
   AmxScratch(const Problem& problem, std::byte* base) {
     steps = (problem.head_dim_qk + 2 * kPairs - 1) / (2 * kPairs);
-    dim_tiles = (problem.head_dim_vo + 15) / 16;
-    const int key_bytes = 2 * (2 * kPairs * steps + 16 * dim_tiles);
+    dim_pairs = (problem.head_dim_vo + 31) / 32;
+    const int key_bytes = 2 * (2 * kPairs * steps + 32 * dim_pairs);
     chunk = larger(kChunkBytes / key_bytes / kKeyBlock, 1) * kKeyBlock;
-    max_rows = larger(kStateBytes / (64 * dim_tiles) / kRowGroup, 1) * kRowGroup;
+    max_rows = larger(kStateBytes / (128 * dim_pairs) / kRowGroup, 1) * kRowGroup;
     bytes = 0;
     const auto place = [&]<typename U>(U*& pointer, size_t count) {
       pointer = base ? reinterpret_cast<U*>(base + bytes) : nullptr;
       bytes += (count * sizeof(U) + 63) / 64 * 64;
     };
     place(keys, size_t{1} * chunk / 16 * steps * kTileElements);
-    place(values, size_t{1} * chunk / 32 * dim_tiles * kTileElements);
+    place(values, size_t{2} * chunk / 32 * dim_pairs * kTileElements);
     place(queries, size_t{1} * max_rows / 16 * steps * kTileElements);
     place(scores, size_t{8} * kTileFloats);
-    place(probabilities, size_t{2} * kKeyBlock / 32 * kTileElements);
-    place(outputs, size_t{1} * max_rows / 16 * dim_tiles * kTileFloats);
-    place(lines, size_t{16} * 16 * dim_tiles);
+    place(probabilities, size_t{4} * kBlockGroups * kTileElements);
+    place(outputs, size_t{2} * max_rows / 16 * dim_pairs * kTileFloats);
+    place(lines, size_t{16} * 32 * dim_pairs);
     place(max, max_rows);
     place(sum, max_rows);
     place(rounded_sum, max_rows);
@@ -84,7 +85,7 @@ inline void pack_key_tiles(const Problem& problem, const Request& request, int h
 inline void pack_value_tiles(const Problem& problem, const Request& request, int head,
                              const KeyBlock& chunk, int first, int last,
                              const AmxScratch& scratch) {
-  constexpr int kGroups = kKeyBlock / kKeyGroup;
+  const int dim_tiles = 2 * scratch.dim_pairs;
   alignas(64) static constexpr BFloat kZeros[16] = {};
   for (int key = first; key < last; key += kKeyGroup) {
     const BFloat* rows[kKeyGroup];
@@ -92,10 +93,10 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
       rows[i] = chunk.has(chunk.begin + key + i)
                     ? value_row<BFloat>(problem, request, head, chunk.begin + key + i)
                     : nullptr;
-    BFloat* to = scratch.values +
-                 (key / kKeyBlock * scratch.dim_tiles * kGroups + key % kKeyBlock / kKeyGroup) *
-                     kTileElements;
-    for (int tile = 0; tile < scratch.dim_tiles; tile++, to += kGroups * kTileElements) {
+    BFloat* to =
+        scratch.values +
+        (key / kKeyBlock * dim_tiles * kBlockGroups + key % kKeyBlock / kKeyGroup) * kTileElements;
+    for (int tile = 0; tile < dim_tiles; tile++, to += kBlockGroups * kTileElements) {
       const Mask mask = first_lanes(problem.head_dim_vo - tile * 16);
       const auto dims_of = [&](int i) { return rows[i] ? rows[i] + tile * 16 : kZeros; };
       Vec r[kWidth];

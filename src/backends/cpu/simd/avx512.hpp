@@ -38,6 +38,9 @@ inline Mask less_equal(Vec a, Vec b) {
 inline Mask both(Mask a, Mask b) {
   return a & b;
 }
+inline Mask either(Mask a, Mask b) {
+  return a | b;
+}
 inline Vec select(Mask mask, Vec yes, Vec no) {
   return _mm512_mask_blend_ps(mask, no, yes);
 }

@@ -32,24 +32,48 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
-// Pair i is low[i], high[i], to nearest even; subnormals become zero.
-inline Pairs narrow_paired(Vec low, Vec high) {
-  alignas(64) static constexpr int16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                     21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                     11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  return as_pairs(
-      _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), (__m512i)_mm512_cvtne2ps_pbh(high, low)));
+// The same value, which the compiler must keep: in loops around asm it would build constants anew.
+inline Vec kept(Vec x) {
+  asm("" : "+v"(x));
+  return x;
+}
+inline __m512i kept(int x) {
+  return _mm512_castps_si512(kept(_mm512_castsi512_ps(_mm512_set1_epi32(x))));
+}
+// What works on pairs in a loop, with its constants in registers.
+class PairMaker {
+ public:
+  // Pair i is low[i], high[i], to nearest, ties away from zero. Integer adds and a byte shuffle,
+  // which tile products do not hold up.
+  Pairs narrow(Vec low, Vec high) const {
+    const __m512i a = _mm512_add_epi32(_mm512_castps_si512(low), half_);
+    const __m512i b = _mm512_add_epi32(_mm512_castps_si512(high), half_);
+    return as_pairs(_mm512_mask_shuffle_epi8(b, 0x3333333333333333, a, upper_bytes_));
+  }
+  // sum + x.first + x.second.
+  Vec add(Vec sum, Pairs x) const { return dot(sum, x, as_pairs(ones_)); }
+
+ private:
+  __m512i half_ = kept(0x8000), ones_ = kept(0x3f803f80);
+  __m512i upper_bytes_ = _mm512_castps_si512(
+      kept(_mm512_castsi512_ps(_mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302))));
+};
+inline Vec first_of_pairs(Pairs x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32((__m512i)x, 16));
+}
+inline Vec second_of_pairs(Pairs x) {
+  const __m512i upper_half = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  return _mm512_castsi512_ps(_mm512_and_si512((__m512i)x, upper_half));
 }
 inline void store(BFloat* p, Pairs x) {
   _mm512_storeu_si512(p, (__m512i)x);
 }
-// sum + x.first + x.second.
-inline Vec add_pairs(Vec sum, Pairs x) {
-  return dot(sum, x, as_pairs(_mm512_set1_epi16(0x3f80)));
-}
 // x - floor(x), in [0, 1]; 0 of an infinity.
 inline Vec fraction(Vec x) {
   return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+inline Vec round_up(Vec x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
 }
 // Lanes i where bits[i] has that bit.
 inline Mask lanes_with_bit(const uint32_t* bits, int bit) {

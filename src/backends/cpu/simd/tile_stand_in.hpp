@@ -46,6 +46,10 @@ inline void tile_load(const void* from, int64_t stride) {
                      kTileBytes);
 }
 template <int kTile>
+inline void tile_load_past_l1(const void* from, int64_t stride) {
+  tile_load<kTile>(from, stride);
+}
+template <int kTile>
 inline void tile_store(void* to, int64_t stride) {
   for (int m = 0; m < kTileRows; m++)
     __builtin_memcpy(static_cast<char*>(to) + m * stride, &tiles[kTile].rows[m], kTileBytes);

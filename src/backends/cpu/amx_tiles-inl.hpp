@@ -1,0 +1,96 @@
+// Products of tiles, four results at a time, and what may run beside them.
+#pragma once
+
+#include "backends/cpu/amx_pack-inl.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+// Beside products that stand alone.
+struct Nothing {
+  void advance() {}
+};
+
+// Tiles 0 to 3: the products of two left tiles with two right tiles, summed over steps of 32. They
+// belong at neighbouring places in memory. There they go only when others take their turn, one by
+// one between products: a tile store waits for its products, and four at a stretch would keep the
+// processor from looking ahead.
+class Accumulators {
+ public:
+  // Sums of zero, which belong at `home`, += `steps` steps of products. Left tiles follow one
+  // another, likewise right tiles. beside.advance() is called after each product, 16 cycles.
+  template <typename Beside>
+  [[gnu::always_inline]] void begin(float* home, const BFloat* left0, const BFloat* left1,
+                                    const BFloat* right0, const BFloat* right1, int steps,
+                                    Beside& beside) {
+    run<false>(home, left0, left1, right0, right1, steps, beside);
+  }
+  // The same onto what lies at `home`.
+  template <typename Beside>
+  [[gnu::always_inline]] void resume(float* home, const BFloat* left0, const BFloat* left1,
+                                     const BFloat* right0, const BFloat* right1, int steps,
+                                     Beside& beside) {
+    run<true>(home, left0, left1, right0, right1, steps, beside);
+  }
+  // Stores what is not at home.
+  void flush() {
+    leave<0>(), leave<1>(), leave<2>(), leave<3>();
+    home_ = nullptr;
+  }
+
+ private:
+  template <bool kLoad, typename Beside>
+  [[gnu::always_inline]] void run(float* home, const BFloat* left0, const BFloat* left1,
+                                  const BFloat* right0, const BFloat* right1, int steps,
+                                  Beside& beside) {
+    tile_load_past_l1<4>(left0, kTileBytes);
+    tile_load<6>(right0, kTileBytes);
+    enter<0, kLoad>(home);
+    tile_dot_bf16<0, 4, 6>();
+    beside.advance();
+    tile_load_past_l1<5>(left1, kTileBytes);
+    enter<1, kLoad>(home);
+    tile_dot_bf16<1, 5, 6>();
+    beside.advance();
+    tile_load<7>(right1, kTileBytes);
+    enter<2, kLoad>(home);
+    tile_dot_bf16<2, 4, 7>();
+    beside.advance();
+    enter<3, kLoad>(home);
+    tile_dot_bf16<3, 5, 7>();
+    beside.advance();
+    home_ = home;
+    for (int i = kTileElements; i < steps * kTileElements; i += kTileElements) {
+      tile_load_past_l1<4>(left0 + i, kTileBytes);
+      tile_load<6>(right0 + i, kTileBytes);
+      tile_dot_bf16<0, 4, 6>();
+      beside.advance();
+      tile_load_past_l1<5>(left1 + i, kTileBytes);
+      tile_dot_bf16<1, 5, 6>();
+      beside.advance();
+      tile_load<7>(right1 + i, kTileBytes);
+      tile_dot_bf16<2, 4, 7>();
+      beside.advance();
+      tile_dot_bf16<3, 5, 7>();
+      beside.advance();
+    }
+  }
+
+  template <int kTile>
+  void leave() const {
+    if (home_) tile_store<kTile>(home_ + kTile * kTileFloats, kTileBytes);
+  }
+  template <int kTile, bool kLoad>
+  void enter(const float* home) const {
+    leave<kTile>();
+    if constexpr (kLoad)
+      tile_load<kTile>(home + kTile * kTileFloats, kTileBytes);
+    else
+      tile_zero<kTile>();
+  }
+
+  float* home_ = nullptr;  // of all four; null: stored, or not begun
+};
+
+}  // namespace
+}  // namespace rapt::cpu
