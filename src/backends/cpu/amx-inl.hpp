@@ -50,16 +50,16 @@ struct AmxPass {
       scratch.max[row] = kMinusInfinity;
       scratch.sum[row] = scratch.rounded_sum[row] = 0;
     }
-    for (int i = 0; i < padded * 32 * scratch.dim_pairs; i += kWidth)
-      store(scratch.outputs + i, zero());
     pack_query_tiles(problem, request, head, first, count, scratch);
 
     const Range all{scratch.rows[0].keys.begin, scratch.rows[count - 1].keys.end};
+    for (int row = 0; row < count; row += kRowGroup)
+      if (num_steps(row, all) <= 0) clear_outputs(row);
     for (chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
          chunk += scratch.chunk) {
       const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
       pack_chunk(keys);
-      attend(keys, all);
+      attend(keys);
     }
     for (int row = 0; row < count; row += 16) write_rows(row);
   }
@@ -69,10 +69,10 @@ struct AmxPass {
       mark_seen(problem, request, work, {scratch.rows[0].token, scratch.rows[count - 1].token + 1},
                 chunk, keys, scratch.seen);
     const KeyBlock packed{chunk, keys, problem.custom_mask ? scratch.seen : nullptr};
-    const int from = (keys.begin - chunk) / kKeyGroup * kKeyGroup;
-    const int to = round_up_to(keys.end - chunk, kKeyGroup);
-    pack_key_tiles(problem, request, head, packed, from, to, scratch);
-    pack_value_tiles(problem, request, head, packed, from, to, scratch);
+    for (int key = keys.begin / kKeyGroup * kKeyGroup; key < keys.end; key += kKeyGroup) {
+      pack_key_tiles(problem, request, head, packed, key, scratch);
+      pack_value_tiles(problem, request, head, packed, key, scratch);
+    }
   }
 
   // Keys of the chunk's `keys` that a group of rows sees, whole groups of keys.
@@ -80,6 +80,10 @@ struct AmxPass {
     const int last = smaller(row + kRowGroup, count) - 1;
     return {larger(keys.begin, scratch.rows[row].keys.begin) / kKeyGroup * kKeyGroup,
             smaller(keys.end, scratch.rows[last].keys.end)};
+  }
+  int num_steps(int row, Range keys) const {
+    const Range own = seen_by(row, keys);
+    return (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
   }
   // The first step of the next group of rows, from `row` on, that sees any of the keys.
   Place first_step(int row, Range keys) const {
@@ -95,7 +99,7 @@ struct AmxPass {
   }
 
   // All rows against the packed chunk.
-  void attend(Range keys, Range all) {
+  void attend(Range keys) {
     Place here = first_step(0, keys);
     Nothing nothing;
     if (here.row < count) score(here, 0, nothing);
@@ -104,7 +108,6 @@ struct AmxPass {
     for (int slot = 0; here.row < count; slot ^= 1) {
       const Place next = step_after(here, keys);
       const bool ends_block = next.row != here.row || next.key % kKeyBlock == 0;
-      prefetch_next(here, keys, all);
       apply_rules(here, slot);
 
       SoftmaxPass low = pass_of(here, slot, block.slot, 0, scratch.steps);
@@ -137,7 +140,7 @@ struct AmxPass {
     const int panel = scratch.steps * kTileElements;  // of 16 keys or rows
     const BFloat* const q = scratch.queries + at.row / 16 * panel;
     const BFloat* const k = scratch.keys + (at.key - chunk) / 16 * panel;
-    tiles.begin(scores_of(slot), k, k + panel, q, q + panel, scratch.steps, beside);
+    tiles.add(scores_of(slot), false, k, k + panel, q, q + panel, scratch.steps, beside);
   }
 
   // O += P V of the waiting keys, for tiles of dims before the given pair.
@@ -152,8 +155,8 @@ struct AmxPass {
           ((waiting.key - chunk) / kKeyBlock * scratch.dim_pairs + pair) * (2 * kPanel) +
           group * kTileElements;
       const BFloat* const p = probabilities_of(waiting.slot, 0, group);
-      tiles.resume(outputs_of(waiting.row, pair), v, v + kPanel, p, p + kPanel, waiting.groups,
-                   beside);
+      tiles.add(outputs_of(waiting.row, pair), !is_first(waiting), v, v + kPanel, p, p + kPanel,
+                waiting.groups, beside);
     }
   }
 
@@ -164,6 +167,15 @@ struct AmxPass {
   // [2 row tiles][2 tiles of dims]
   float* outputs_of(int row, int dim_pair) const {
     return scratch.outputs + (row / kRowGroup * scratch.dim_pairs + dim_pair) * (4 * kTileFloats);
+  }
+
+  // Whether there is nothing in O yet: of keys that rows see, these are the first.
+  bool is_first(const Waiting& block) const {
+    return block.key <= scratch.rows[block.row].keys.begin;
+  }
+  void clear_outputs(int row) const {
+    for (int i = 0; i < scratch.dim_pairs * 4 * kTileFloats; i += kWidth)
+      store(outputs_of(row, 0) + i, zero());
   }
 
   void apply_rules(Place at, int slot) const {
@@ -225,24 +237,10 @@ struct AmxPass {
     rescale(scratch.sum + row, 1);
     rescale(scratch.rounded_sum + row, 1);
     tiles.flush();
-    for (int pair = 0; pair < scratch.dim_pairs; pair++)
+    for (int pair = 0; pair < scratch.dim_pairs && !is_first(block); pair++)
       rescale(outputs_of(at.row, pair) + tile * (2 * kTileFloats), 32);
     rescale_probabilities(block);
     if (waiting.row == at.row) rescale_probabilities(waiting);
-  }
-
-  // A share of the next chunk's keys beside each step: pages lie anywhere, and no hardware
-  // prefetcher follows the page table.
-  void prefetch_next(Place here, Range keys, Range all) const {
-    const int next = chunk + scratch.chunk, wanted = smaller(all.end - next, scratch.chunk);
-    if (wanted <= 0) return;
-    const Range own = seen_by(here.row, keys);
-    const int64_t steps = (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
-    const int64_t all_steps = steps * ((count + kRowGroup - 1) / kRowGroup);
-    const int64_t done = steps * (here.row / kRowGroup) + (here.key - own.begin) / kKeyGroup;
-    prefetch_keys<BFloat>(problem, request, head,
-                          next + static_cast<int>(wanted * done / all_steps),
-                          next + static_cast<int>(wanted * (done + 1) / all_steps));
   }
 
   void write_rows(int row) const {

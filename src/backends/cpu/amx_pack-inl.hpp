@@ -62,49 +62,65 @@ struct AmxScratch {
   }
 };
 
-// 32 bf16 of a row from element `from` on, zeros from `dims` on; zeros without a row.
-inline Vec load_pairs_of(const BFloat* row, int from, int dims) {
-  if (!row) return zero();
-  return load(reinterpret_cast<const float*>(row + from), first_lanes((dims - from) / 2));
-}
+// Where the rows of a group of keys lie, of K or V as `base` and the strides say; a row of zeros
+// for those that are not there.
+struct GroupRows {
+  alignas(64) static constexpr BFloat kZeros[512] = {};
+  const BFloat* rows[kKeyGroup];
 
+  GroupRows(const Problem& problem, const Request& request, const KeyBlock& chunk, int first,
+            const std::byte* base, int64_t page_stride, int64_t token_stride) {
+    const int page_size = problem.page_size;
+    int page = request.pages ? first / page_size : 0;
+    int slot = request.pages ? first % page_size : first;
+    for (int i = 0; i < kKeyGroup; i++, slot++) {
+      if (request.pages && slot == page_size) slot = 0, page++;
+      rows[i] = kZeros;
+      if (!chunk.has(first + i)) continue;
+      const int64_t run =
+          request.pages ? request.pages[page] * page_stride : request.kv_start * token_stride;
+      rows[i] = reinterpret_cast<const BFloat*>(base + run + slot * token_stride);
+    }
+  }
+};
+
+// The group of keys that begins with `first`.
 inline void pack_key_tiles(const Problem& problem, const Request& request, int head,
-                           const KeyBlock& chunk, int first, int last, const AmxScratch& scratch) {
-  for (int key = first; key < last; key++) {
-    const BFloat* row = chunk.has(chunk.begin + key)
-                            ? key_row<BFloat>(problem, request, head, chunk.begin + key)
-                            : nullptr;
-    BFloat* to = scratch.keys + key / 16 * scratch.steps * kTileElements + key % 16 * 2 * kPairs;
-    for (int step = 0; step < scratch.steps; step++)
-      store(reinterpret_cast<float*>(to + step * kTileElements),
-            load_pairs_of(row, step * 2 * kPairs, problem.head_dim_qk));
+                           const KeyBlock& chunk, int first, const AmxScratch& scratch) {
+  const GroupRows group(problem, request, chunk, first, problem.k + head * problem.k_head_stride,
+                        problem.k_page_stride, problem.k_token_stride);
+  BFloat* const to = scratch.keys + (first - chunk.begin) / 16 * scratch.steps * kTileElements;
+  for (int step = 0; step < scratch.steps; step++) {
+    const int from = step * 2 * kPairs;
+    const Mask mask = first_lanes((problem.head_dim_qk - from) / 2);
+    for (int i = 0; i < kKeyGroup; i++)
+      store(reinterpret_cast<float*>(to + (i / 16 * scratch.steps + step) * kTileElements) +
+                i % 16 * 16,
+            load(reinterpret_cast<const float*>(group.rows[i] + from), mask));
   }
 }
 
 // V is transposed: a row of a tile is a dim, its pairs are keys.
 inline void pack_value_tiles(const Problem& problem, const Request& request, int head,
-                             const KeyBlock& chunk, int first, int last,
-                             const AmxScratch& scratch) {
-  const int dim_tiles = 2 * scratch.dim_pairs;
-  alignas(64) static constexpr BFloat kZeros[16] = {};
-  for (int key = first; key < last; key += kKeyGroup) {
-    const BFloat* rows[kKeyGroup];
-    for (int i = 0; i < kKeyGroup; i++)
-      rows[i] = chunk.has(chunk.begin + key + i)
-                    ? value_row<BFloat>(problem, request, head, chunk.begin + key + i)
-                    : nullptr;
-    BFloat* to =
-        scratch.values +
-        (key / kKeyBlock * dim_tiles * kBlockGroups + key % kKeyBlock / kKeyGroup) * kTileElements;
-    for (int tile = 0; tile < dim_tiles; tile++, to += kBlockGroups * kTileElements) {
-      const Mask mask = first_lanes(problem.head_dim_vo - tile * 16);
-      const auto dims_of = [&](int i) { return rows[i] ? rows[i] + tile * 16 : kZeros; };
-      Vec r[kWidth];
-      for (int i = 0; i < kPairs; i++) r[i] = interleave(dims_of(2 * i), dims_of(2 * i + 1), mask);
-      transpose(r);
-      for (int i = 0; i < 16; i++) store(reinterpret_cast<float*>(to) + i * 16, r[i]);
-    }
+                             const KeyBlock& chunk, int first, const AmxScratch& scratch) {
+  const GroupRows group(problem, request, chunk, first, problem.v + head * problem.v_head_stride,
+                        problem.v_page_stride, problem.v_token_stride);
+  const int dims = 32 * scratch.dim_pairs, block = (first - chunk.begin) / kKeyBlock;
+  BFloat* const to =
+      scratch.values + block * dims * kKeyBlock + first % kKeyBlock / kKeyGroup * kTileElements;
+  for (int dim = 0; dim < dims; dim += 8) {
+    BFloat* const at = to + dim / 16 * kBlockGroups * kTileElements + dim % 16 * kKeyGroup;
+    if (dim < problem.head_dim_vo)
+      transpose_32x8(group.rows, dim, at);
+    else
+      for (int i = 0; i < 8; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
   }
+}
+
+// 32 bf16 of a row from element `from` on, zeros from `dims` on; zeros without a row.
+inline Vec load_pairs_of(const BFloat* row, int from, int dims) {
+  if (!row) return zero();
+  return load(reinterpret_cast<const float*>(row + from), first_lanes((dims - from) / 2));
 }
 
 // Query rows [first, first + count) of a KV head, zeros up to whole groups of rows: row r is token

@@ -17,46 +17,27 @@ struct Nothing {
 // processor from looking ahead.
 class Accumulators {
  public:
-  // Sums of zero, which belong at `home`, += `steps` steps of products. Left tiles follow one
-  // another, likewise right tiles. beside.advance() is called after each product, 16 cycles.
+  // What lies at `home`, or zero if not `resume`, += `steps` steps of products. Left tiles follow
+  // one another, likewise right tiles. beside.advance() is called after each product, 16 cycles.
+  // Left tiles and sums are not used again soon: L1 is for right tiles, S and P.
   template <typename Beside>
-  [[gnu::always_inline]] void begin(float* home, const BFloat* left0, const BFloat* left1,
-                                    const BFloat* right0, const BFloat* right1, int steps,
-                                    Beside& beside) {
-    run<false>(home, left0, left1, right0, right1, steps, beside);
-  }
-  // The same onto what lies at `home`.
-  template <typename Beside>
-  [[gnu::always_inline]] void resume(float* home, const BFloat* left0, const BFloat* left1,
-                                     const BFloat* right0, const BFloat* right1, int steps,
-                                     Beside& beside) {
-    run<true>(home, left0, left1, right0, right1, steps, beside);
-  }
-  // Stores what is not at home.
-  void flush() {
-    leave<0>(), leave<1>(), leave<2>(), leave<3>();
-    home_ = nullptr;
-  }
-
- private:
-  template <bool kLoad, typename Beside>
-  [[gnu::always_inline]] void run(float* home, const BFloat* left0, const BFloat* left1,
-                                  const BFloat* right0, const BFloat* right1, int steps,
-                                  Beside& beside) {
+  [[gnu::always_inline]] void add(float* home, bool resume, const BFloat* left0,
+                                  const BFloat* left1, const BFloat* right0, const BFloat* right1,
+                                  int steps, Beside& beside) {
     tile_load_past_l1<4>(left0, kTileBytes);
     tile_load<6>(right0, kTileBytes);
-    enter<0, kLoad>(home);
+    enter<0>(home, resume);
     tile_dot_bf16<0, 4, 6>();
     beside.advance();
     tile_load_past_l1<5>(left1, kTileBytes);
-    enter<1, kLoad>(home);
+    enter<1>(home, resume);
     tile_dot_bf16<1, 5, 6>();
     beside.advance();
     tile_load<7>(right1, kTileBytes);
-    enter<2, kLoad>(home);
+    enter<2>(home, resume);
     tile_dot_bf16<2, 4, 7>();
     beside.advance();
-    enter<3, kLoad>(home);
+    enter<3>(home, resume);
     tile_dot_bf16<3, 5, 7>();
     beside.advance();
     home_ = home;
@@ -75,16 +56,22 @@ class Accumulators {
       beside.advance();
     }
   }
+  // Stores what is not at home.
+  void flush() {
+    leave<0>(), leave<1>(), leave<2>(), leave<3>();
+    home_ = nullptr;
+  }
 
+ private:
   template <int kTile>
   void leave() const {
     if (home_) tile_store<kTile>(home_ + kTile * kTileFloats, kTileBytes);
   }
-  template <int kTile, bool kLoad>
-  void enter(const float* home) const {
+  template <int kTile>
+  void enter(const float* home, bool resume) const {
     leave<kTile>();
-    if constexpr (kLoad)
-      tile_load<kTile>(home + kTile * kTileFloats, kTileBytes);
+    if (resume)
+      tile_load_past_l1<kTile>(home + kTile * kTileFloats, kTileBytes);
     else
       tile_zero<kTile>();
   }

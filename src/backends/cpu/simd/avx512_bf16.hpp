@@ -104,6 +104,33 @@ inline void unlace(Vec first, Vec second, Vec* in_order) {
       first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
       second);
 }
+// to[d][i] = rows[i][d] of 32 rows and 8 elements.
+inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
+  const auto eight = [&](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
+  };
+  // Quarter q of a vector: rows 8q to 8q + 7. Loads with a mask spare the port of the shuffles.
+  __m512i r[8], t[8];
+  for (int i = 0; i < 8; i++) {
+    r[i] = _mm512_castsi128_si512(eight(i));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0x00f0, eight(i + 8));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0x0f00, eight(i + 16));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0xf000, eight(i + 24));
+  }
+  for (int i = 0; i < 4; i++) {
+    t[2 * i] = _mm512_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; i++)
+    for (int half = 0; half < 2; half++) {
+      r[4 * i + 2 * half] = _mm512_unpacklo_epi32(t[4 * i + half], t[4 * i + half + 2]);
+      r[4 * i + 2 * half + 1] = _mm512_unpackhi_epi32(t[4 * i + half], t[4 * i + half + 2]);
+    }
+  for (int i = 0; i < 4; i++) {
+    _mm512_storeu_si512(to + 64 * i, _mm512_unpacklo_epi64(r[i], r[i + 4]));
+    _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(r[i], r[i + 4]));
+  }
+}
 // Lane i holds the pair low[i], high[i] as bits; zeros outside the mask.
 inline Vec interleave(const BFloat* low, const BFloat* high, Mask mask) {
   const __m512i a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, low));
