@@ -57,6 +57,10 @@ class RAPT_API Plan {
 
 // Tensors of one layer's run. Outputs must not overlap inputs. Shapes: T query tokens, Hq query
 // heads, Hkv KV heads.
+//
+// Numbers are finite, but for sinks, which may be infinite either way. They are not looked at
+// first: a NaN or an infinity in a row's query, or in a key or value that it sees, makes out and
+// lse of that row NaN or infinite, and changes no other row. What no row sees may hold anything.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
   // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of
@@ -66,12 +70,13 @@ struct RunArgs {
   TensorView out{};           // [T, Hq, Dvo] of spec.dtype; written for the plan's T tokens only
   TensorView lse{};           // fp32 [Hq, T], natural logarithm; required iff spec.needs_lse
   TensorView alibi_slopes{};  // fp32 [Hq]; required iff spec.alibi
-  TensorView sinks{};         // fp32 [Hq]; required iff spec.sinks
-  TensorView custom_mask{};   // uint8 [custom_mask_bytes(batch)]; required iff spec.custom_mask
-  TensorView k_scale{};       // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
-  TensorView v_scale{};       // like k_scale
-  Workspace workspace{};      // at least plan.workspace_bytes()
-  void* stream = nullptr;     // CUDA stream; unused on the CPU
+  // fp32 [Hq]; required iff spec.sinks. -inf: no sink; +inf takes all the weight: out 0, lse +inf.
+  TensorView sinks{};
+  TensorView custom_mask{};  // uint8 [custom_mask_bytes(batch)]; required iff spec.custom_mask
+  TensorView k_scale{};      // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
+  TensorView v_scale{};      // like k_scale
+  Workspace workspace{};     // at least plan.workspace_bytes()
+  void* stream = nullptr;    // CUDA stream; unused on the CPU
 };
 
 struct WriteKvArgs {

@@ -356,7 +356,7 @@ typedef struct rapt_run_args {
   const DLTensor* out; /* written: [T, Hq, Dvo] of spec.dtype, the plan's T tokens only */
   const DLTensor* lse; /* written: float32 [Hq, T], natural logarithm; iff needs_lse */
   const DLTensor* alibi_slopes; /* float32 [Hq]; iff alibi */
-  const DLTensor* sinks;        /* float32 [Hq]; iff sinks */
+  const DLTensor* sinks;        /* float32 [Hq]; iff sinks. -inf: none, +inf: out 0, lse +inf */
   const DLTensor* custom_mask;  /* uint8 [rapt_custom_mask_bytes]; iff custom_mask */
   const DLTensor* k_scale;      /* float32 [1] or [Hkv]; iff kv_scales is per tensor or per head */
   const DLTensor* v_scale;      /* like k_scale */

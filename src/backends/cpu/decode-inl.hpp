@@ -421,7 +421,8 @@ class Decoder {
       const float top = sink > max ? sink : max;
       if (top != kMinusInfinity) {
         weight = __builtin_expf(max - top);
-        sum = sum * weight + __builtin_expf(sink - top);
+        // +inf takes all the weight, and inf - inf would be NaN.
+        sum = sum * weight + (sink == top ? 1 : __builtin_expf(sink - top));
         max = top;
       }
     }

@@ -20,7 +20,8 @@ inline void write_row(const Problem& problem, const Request& request, const Work
     const float top = larger(max, sink);
     if (top > kMinusInfinity) {
       weight = __builtin_exp2f(max - top);
-      sum = sum * weight + __builtin_exp2f(sink - top);
+      // +inf takes all the weight, and inf - inf would be NaN.
+      sum = sum * weight + (sink == top ? 1 : __builtin_exp2f(sink - top));
       max = top;
     }
   }

@@ -77,7 +77,9 @@ void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t
   constexpr int64_t kChunk = 64;  // elements merged at a time
   float max = target.sink;
   for (int32_t s = 0; s < num_parts; s++) max = std::max(max, partials.lse[row + s * part_rows]);
-  double sum = target.sink == -kInfinity ? 0 : std::exp(double{target.sink} - max);
+  double sum = 0;
+  if (target.sink != -kInfinity)  // +inf takes all the weight, and inf - inf would be NaN
+    sum = target.sink == max ? 1 : std::exp(double{target.sink} - max);
   for (int32_t s = 0; s < num_parts; s++)
     if (counts(partials.lse[row + s * part_rows]))
       sum += std::exp(double{partials.lse[row + s * part_rows]} - max);

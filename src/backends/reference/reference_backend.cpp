@@ -71,7 +71,7 @@ class Rows {
     std::fill(scratch.out.begin(), scratch.out.end(), 0.0);
     double denominator = 0;
     if (largest != kMinusInfinity) {
-      denominator = std::exp(sink - largest);
+      denominator = sink == largest ? 1 : std::exp(sink - largest);  // inf - inf would be NaN
       for (size_t n = 0; n < scratch.keys.size(); n++) {
         const double weight = std::exp(scratch.scores[n] - largest);
         denominator += weight;
