@@ -66,35 +66,57 @@ TEST(Limits, C03_plans_of_contexts_whose_byte_counts_pass_32_bits) {
       const Plan plan = attention.plan(context.batch());
       EXPECT_EQ(plan.num_tokens(), query_len);
       EXPECT_LT(plan.workspace_bytes(), size_t{1} << 31) << plan.describe();
+      EXPECT_EQ(plan.describe().find('-'), std::string::npos) << plan.describe();
+      // As much as for a context that every count of whose bytes fits.
+      const LongContext shorter(query_len, std::max(query_len, 1 << 20), 16);
+      const size_t needed = attention.plan(shorter.batch()).workspace_bytes();
+      EXPECT_GE(plan.workspace_bytes(), needed) << plan.describe();
+      EXPECT_LE(plan.workspace_bytes(), 2 * needed) << plan.describe();
     }
   }
   const LongContext mask(8192, 524'288, 16);
   EXPECT_EQ(custom_mask_bytes(mask.batch()), int64_t{8192} * 524'288 / 8);
 }
 
-TEST(Limits, C03_a_context_of_4_million_keys_counts_them) {
-  const LongContext context(1, 1 << 22, 64);
+// Scores are 0, so a row's lse is the logarithm of how many keys it saw.
+void expect_keys_counted(const LongContext& context, const Window& window, double num_keys) {
   AttentionSpec spec = make_spec(DType::kBFloat16, 1, 1, 16);
   spec.page_size = 64;
-  const std::vector<uint16_t> ones(64 * 16, 0x3f80), zeros(16, 0);
+  spec.window = window;
+  const int64_t num_queries = context.query_start.back();
+  const std::vector<uint16_t> ones(64 * 16, 0x3f80);
+  const std::vector<uint16_t> zeros(static_cast<size_t>(num_queries) * 16, 0);
   for (const Backend& backend : backends_for(spec)) {
     SCOPED_TRACE(backend.describe());
     const Attention attention(context_of(backend), spec, {.backend = backend.name});
     const Plan plan = attention.plan(context.batch());
     GuardedBuffer workspace(plan.workspace_bytes(), kWorkspaceAlignment);
     workspace.fill(0xff);
-    uint16_t out[16] = {};
-    float lse = 0;
+    std::vector<uint16_t> out(zeros.size());
+    std::vector<float> lse(static_cast<size_t>(num_queries));
     const TensorView pool = TensorView::contiguous(ones.data(), DType::kBFloat16, {1, 64, 1, 16});
-    attention.run(plan, {.q = TensorView::contiguous(zeros.data(), DType::kBFloat16, {1, 1, 16}),
-                         .k = pool,
-                         .v = pool,
-                         .out = TensorView::contiguous(out, DType::kBFloat16, {1, 1, 16}),
-                         .lse = TensorView::contiguous(&lse, DType::kFloat32, {1, 1}),
-                         .workspace = {workspace.data(), workspace.size()}});
-    EXPECT_NEAR(lse, 15.249, 1e-3);
-    for (uint16_t element : out) EXPECT_EQ(element, 0x3f80);
+    const auto rows = [&](const auto& data) {
+      return TensorView::contiguous(data.data(), DType::kBFloat16, {num_queries, 1, 16});
+    };
+    attention.run(plan,
+                  {.q = rows(zeros),
+                   .k = pool,
+                   .v = pool,
+                   .out = rows(out),
+                   .lse = TensorView::contiguous(lse.data(), DType::kFloat32, {1, num_queries}),
+                   .workspace = {workspace.data(), workspace.size()}});
+    for (float value : lse) ASSERT_NEAR(value, std::log(num_keys), 1e-3);
+    for (uint16_t element : out) ASSERT_EQ(element, 0x3f80);
   }
+}
+
+TEST(Limits, C03_contexts_of_millions_of_keys_count_them) {
+  expect_keys_counted(LongContext(1, 1 << 22, 64), {}, 1 << 22);  // 15.249
+  expect_keys_counted(LongContext(1, 5'000'000, 64), {}, 5e6);
+}
+
+TEST(Limits, C03_8192_queries_of_524288_keys_find_their_window) {
+  expect_keys_counted(LongContext(8192, 524'288, 64), sliding_window(100), 100);
 }
 
 // The table ends at an unmapped page after exactly ceil(257 / 64) entries.
