@@ -2,6 +2,7 @@
 
 #include "llm/model/failure.hpp"
 #include "llm/model/gguf.hpp"
+#include "llm/model/gguf_directory.hpp"
 #include "llm/model/loaders.hpp"
 #include "llm/model/safetensors.hpp"
 
@@ -21,6 +22,7 @@ void refuse_later_llama2c(FileView file) {
 }  // namespace
 
 Model load_model(const std::string& path, const LoadOptions& options) {
+  if (const auto gguf = gguf_file_of(path)) return load_model(*gguf, options);
   std::error_code no_such_file;
   if (std::filesystem::is_directory(path, no_such_file))
     return load_hugging_face_directory(path, options);

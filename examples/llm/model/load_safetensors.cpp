@@ -126,8 +126,9 @@ Model load_hugging_face_directory(const std::string& directory, const LoadOption
   const std::filesystem::path index = folder / "model.safetensors.index.json";
   if (std::filesystem::exists(single))
     return load_safetensors(directory, {single.string()}, options);
-  check_io(std::filesystem::exists(index), directory,
-           ": holds neither model.safetensors nor model.safetensors.index.json");
+  check_io(
+      std::filesystem::exists(index), directory,
+      ": holds neither model.safetensors nor model.safetensors.index.json, nor one .gguf file");
   return load_safetensors(directory, shard_paths(index), options);
 }
 

@@ -72,8 +72,8 @@ struct LoadOptions {
 };
 
 // Loads a GGUF file, a llama2.c .bin, a .safetensors file with its config.json beside it, or a
-// directory with config.json and model.safetensors or model.safetensors.index.json. What `path` is
-// follows from its content, not from its name.
+// directory with config.json and model.safetensors or model.safetensors.index.json, or with one
+// .gguf file and no config.json. What a file is follows from its content, not from its name.
 //
 // Quantised weights, unless kept, are dequantised with the arithmetic of their format in fp32.
 // Throws rapt::Error naming the file, the tensor, the value and its bound: kIo for a file that is

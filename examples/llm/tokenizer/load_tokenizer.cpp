@@ -2,22 +2,24 @@
 
 #include "llm/model/failure.hpp"
 #include "llm/model/gguf.hpp"
+#include "llm/model/gguf_directory.hpp"
 #include "llm/tokenizer/loaders.hpp"
 
 namespace llm {
 namespace {
 
 std::string file_of(const std::string& path) {
+  if (const auto gguf = gguf_file_of(path)) return *gguf;
   std::error_code no_such_file;
   if (!std::filesystem::is_directory(path, no_such_file)) return path;
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     const std::filesystem::path file = std::filesystem::path(path) / name;
     if (std::filesystem::exists(file, no_such_file)) return file.string();
   }
-  fail_io(
-      path,
-      ": holds neither tokenizer.json nor tokenizer.model, as a Hugging Face directory does: name "
-      "the file of the model or of the tokenizer");
+  fail_io(path,
+          ": holds neither tokenizer.json nor tokenizer.model, as a Hugging Face directory does, "
+          "nor one "
+          ".gguf file: name the file of the model or of the tokenizer");
 }
 
 }  // namespace
