@@ -71,8 +71,18 @@ void check_device(const Options& options, const llm::ModelConfig& config) {
   const bool is_cuda = options.device == "cuda" || options.device.starts_with("cuda:");
   const rapt::DeviceInfo device = rapt::device_info(is_cuda ? "sm90" : options.device);
   const auto spec = llm::attention_spec(config, kv_format(options), options.page_size);
-  const rapt::Selection selection = rapt::select(spec, device, {.backend = options.backend});
-  refuse("--device " + options.device + ": " + to_string(selection.backend) +
+  std::string backend;
+  try {
+    backend = to_string(rapt::select(spec, device, {.backend = options.backend}).backend);
+  } catch (const rapt::Error& error) {
+    refuse(
+        "--device " + options.device +
+            ": the kernels that would generate text there are not built; \"cpu\" can do it. What "
+            "the backends say:\n" +
+            error.what(),
+        error.code());
+  }
+  refuse("--device " + options.device + ": " + backend +
              " would take the attention, but text is generated on this machine's CPU, which is "
              "\"cpu\"; --isa gives it a lower instruction set",
          rapt::ErrorCode::kUnsupported);
@@ -218,6 +228,8 @@ void run(const Options& options) {
       refuse("prompt " + std::to_string(requests.size()) +
              " is empty, and this model has no BOS token to begin from: give it a text");
   }
+  // Before there is memory for them.
+  for (const llm::GenerationRequest& request : requests) llm::check_request(request, model.config);
   warn_past_context(requests, model.config);
   llm::Engine engine(std::move(model), engine_options(options, requests));
   Printer printer(*tokenizer, prompts, options.json);
@@ -260,12 +272,19 @@ void add_generate(CLI::App& app) {
   command->add_option("--temperature", o->sampling.temperature, "0 takes the likeliest token")
       ->capture_default_str();
   command->add_option("--top-k", o->sampling.top_k, "Draw from the k likeliest; 0 = off")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0, INT32_MAX));
   command
-      ->add_option("--top-p", o->sampling.top_p, "Draw from the smallest set of this mass; 1 = off")
-      ->capture_default_str();
-  command->add_option("--min-p", o->sampling.min_p, "Drop tokens below this share of the likeliest")
-      ->capture_default_str();
+      ->add_option("--top-p", o->sampling.top_p,
+                   "Draw from the smallest set of this mass, above 0; 1 = off")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      ->add_option("--min-p", o->sampling.min_p,
+                   "Drop tokens below this share of the likeliest; 0 = off")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
   command
       ->add_option("--seed", o->sampling.seed,
                    "Of the random numbers; every prompt draws the same ones")

@@ -31,8 +31,7 @@ Engine::Engine(Model model, const EngineOptions& options)
                     .max_tokens = options.tokens_per_step,
                     .backend = options.backend}) {}
 
-void Engine::check_request(const GenerationRequest& request) const {
-  const ModelConfig& config = transformer_.config();
+void check_request(const GenerationRequest& request, const ModelConfig& config) {
   const auto length = static_cast<int64_t>(request.prompt.size());
   check_supported(length <= config.context_length, "a prompt has ", length,
                   " tokens, but the model's context is ", config.context_length, ": shorten it");
@@ -71,7 +70,7 @@ std::vector<Generation> Engine::generate(std::span<const GenerationRequest> requ
                        .page_size = options_.page_size,
                        .tokens_per_step = options_.tokens_per_step});
   for (const GenerationRequest& request : requests) {
-    check_request(request);
+    check_request(request, config);
     scheduler.add(request.prompt, static_cast<int64_t>(request.prompt.size()) + request.max_tokens);
   }
 

@@ -50,6 +50,9 @@ struct EngineStats {
   double forward_seconds = 0, attention_seconds = 0;
 };
 
+// Throws if no engine for this model could run the request: a prompt longer than the context, say.
+void check_request(const GenerationRequest& request, const ModelConfig& config);
+
 class Engine {
  public:
   Engine(Model model, const EngineOptions& options);
@@ -64,7 +67,6 @@ class Engine {
   const EngineStats& stats() const { return stats_; }
 
  private:
-  void check_request(const GenerationRequest& request) const;
   void sample(const rapt::TensorView& logits, std::span<const GenerationRequest> requests,
               const Scheduler& scheduler, std::vector<int32_t>& tokens);
 

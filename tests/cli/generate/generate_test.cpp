@@ -131,6 +131,11 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal("", "--model is required");
   expect_refusal(kBin + "--temperature -1", "temperature");
   expect_refusal(kBin + "--max-tokens -1", "--max-tokens");
+  expect_refusal(kBin + "--top-k -1", "--top-k");
+  for (const char* value : {"0", "-0.5", "2", "nan"})
+    expect_refusal(kBin + "--max-tokens 2 --top-p " + value, "top");
+  for (const char* value : {"-0.5", "1.5", "nan"})
+    expect_refusal(kBin + "--max-tokens 2 --min-p " + value, "min");
   expect_refusal(kBin + "--page-size 0", "--page-size");
   expect_refusal(kBin + "--kv-dtype fp3", "fp3");
   expect_refusal(kBin + "--isa mmx", "mmx");
@@ -143,7 +148,9 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
 
 TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {
   for (const char* device : {"cuda", "cuda:0", "h100", "emulated-sm90"})
-    expect_refusal(kBin + "--device " + device, "not built");
+    expect_refusal(kBin + "--device " + device,
+                   std::string("--device ") + device +
+                       ": the kernels that would generate text there are not built");
   expect_refusal(kBin + "--device toaster", "toaster");
   expect_refusal(kBin + "--device cpu-baseline", "text is generated on this machine's CPU");
   expect_refusal(kBin + "--kv-dtype fp8_e4m3", "kv_format is fp8_e4m3");
@@ -154,6 +161,22 @@ TEST_F(Generate, a_prompt_longer_than_the_context_is_refused) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += "Tim ";
   expect_refusal(kBin + "--prompt '" + text + "'", "context is 512");
+  // Nor is memory asked for first, which there may not be.
+  expect_refusal(kBin + "--page-size 1048576 --num-pages 2000000000 --prompt '" + text + "'",
+                 "context is 512");
+}
+
+TEST_F(Generate, a_directory_may_hold_one_gguf_file) {
+  const std::string folder = path("model");
+  std::filesystem::create_directory(folder);
+  const std::string arguments = "--model " + folder + " --max-tokens 8 --temperature 0";
+  expect_refusal(arguments, "nor one .gguf file");
+  std::filesystem::copy(kFolder + "stories260Ktok512.gguf", folder + "/a.gguf");
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, run(kGguf + "--max-tokens 8 --temperature 0").out);
+  std::filesystem::copy(kFolder + "stories260Ktok512.gguf", folder + "/b.gguf");
+  expect_refusal(arguments, "several .gguf files");
 }
 
 TEST_F(Generate, a_refusal_among_several_prompts_prints_nothing_else) {
