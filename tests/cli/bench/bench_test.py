@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`rapt bench cpu` from outside: exit codes, the report's fields, shape files.
+"""`rapt bench` from outside: exit codes, the report's fields, shape files.
 
-usage: bench_test.py RAPT
+usage: bench_test.py RAPT MODEL
 """
 import json
 import pathlib
@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 RAPT = sys.argv.pop(1)
+MODEL = sys.argv.pop(1)
 
 
 def bench(*arguments):
@@ -34,6 +35,11 @@ class BadArguments(unittest.TestCase):
             (["cpu", "--seconds", "0"], "--seconds"),
             (["cpu", "--shapes", "/nowhere/shapes.txt"], '--shapes is "/nowhere/shapes.txt": cannot be read'),
             (["cpu", "--quick", "--only", "plan", "--out", "/nowhere/out.json"], "/nowhere/out.json"),
+            (["generate"], "--model is required"),
+            (["generate", "--model", "/nowhere/model.gguf"], "/nowhere/model.gguf"),
+            (["generate", "--model", MODEL, "--isa", "sse9"], '--isa is "sse9": must be baseline'),
+            (["generate", "--model", MODEL, "--decode-tokens", "0"], "--decode-tokens"),
+            (["generate", "--model", MODEL, "--prompt-tokens", "600"], "context is 512"),
         ):
             result = bench(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
@@ -136,6 +142,30 @@ class Report(unittest.TestCase):
         self.assertIn("baseline, 1 threads", result.stdout)
         self.assertRegex(result.stdout, r"\d us \(\d+\.\d - \d+\.\d\), \d+ rounds")
         self.assertEqual(result.stderr, "")
+
+
+class Generate(unittest.TestCase):
+    def test_a_model_is_measured_beside_a_read_of_its_weights(self):
+        result = bench("generate", "--model", MODEL, "--seconds", "0.01", "--threads", "2", "--prompt-tokens", "40",
+                       "--decode-tokens", "20", "--page-size", "7", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["machine"]["threads"], 2)
+        prefill, decode, read = report["figures"]
+        self.assertEqual([prefill["phase"], prefill["unit"]], ["prefill", "tokens/s"])
+        self.assertEqual([decode["phase"], decode["unit"]], ["decode", "tokens/s"])
+        self.assertEqual([read["phase"], read["unit"]], ["decode", "GB/s"])
+        self.assertTrue(decode["shape"].endswith("20 tokens after 16"))
+        for figure in report["figures"]:
+            self.assertEqual(figure["backend"], "cpu")
+            self.assertGreater(figure["low"], 0)
+            self.assertGreaterEqual(figure["rounds"], 3)
+        # 259,328 weights of the layers and the output, fp32; 5 layers of K and V, 4 heads of 8, fp32, of 26 tokens.
+        bytes_of_a_token = 4 * (5 * (64 * 128 + 64 * 64 + 3 * 64 * 172) + 512 * 64) + 5 * 2 * 4 * 8 * 4 * 26
+        self.assertAlmostEqual(read["median"] / decode["median"] * 1e9 / bytes_of_a_token, 1, places=6)
+        (beside,) = read["beside"]
+        self.assertEqual(beside["name"], "weights read in sequence")
+        self.assertGreater(beside["share"], 0)
 
 
 if __name__ == "__main__":
