@@ -59,7 +59,8 @@ struct AmxPass {
          chunk += scratch.chunk) {
       const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
       pack_chunk(keys);
-      attend(keys);
+      // As many pairs of keys as end with the products of a group's scores, for common sizes.
+      scratch.steps >= 4 ? attend<1>(keys) : scratch.steps >= 2 ? attend<2>(keys) : attend<4>(keys);
     }
     for (int row = 0; row < count; row += 16) write_rows(row);
   }
@@ -99,6 +100,7 @@ struct AmxPass {
   }
 
   // All rows against the packed chunk.
+  template <int kPortion>
   void attend(Range keys) {
     Place here = first_step(0, keys);
     Nothing nothing;
@@ -110,13 +112,13 @@ struct AmxPass {
       const bool ends_block = next.row != here.row || next.key % kKeyBlock == 0;
       apply_rules(here, slot);
 
-      SoftmaxPass low = pass_of(here, slot, block.slot, 0, scratch.steps);
+      auto low = pass_of<kPortion>(here, slot, block.slot, 0);
       if (next.row < count) score(next, slot ^ 1, low);
       const Sums low_sums = low.finish();
 
       // Shares of equal size, and none left when the block ends.
       const int share = (here.key % kKeyBlock / kKeyGroup + 1) * scratch.dim_pairs / kBlockGroups;
-      SoftmaxPass high = pass_of(here, slot, block.slot, 1, waiting.groups);
+      auto high = pass_of<kPortion>(here, slot, block.slot, 1);
       accumulate(ends_block ? scratch.dim_pairs : share, high);
       const Sums high_sums = high.finish();
 
@@ -160,13 +162,16 @@ struct AmxPass {
     }
   }
 
-  float* scores_of(int slot) const { return scratch.scores + slot * (4 * kTileFloats); }
+  float* scores_of(int slot) const { return scratch.scores + slot * (2 * kTileFloats); }
   BFloat* probabilities_of(int slot, int tile, int group) const {
     return scratch.probabilities + ((slot * 2 + tile) * kBlockGroups + group) * kTileElements;
   }
   // [2 row tiles][2 tiles of dims]
   float* outputs_of(int row, int dim_pair) const {
-    return scratch.outputs + (row / kRowGroup * scratch.dim_pairs + dim_pair) * (4 * kTileFloats);
+    return scratch.outputs +
+           (row / kRowGroup * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) *
+               (4 * kTileFloats) +
+           dim_pair % 2 * (2 * kTileFloats);
   }
 
   // Whether there is nothing in O yet: of keys that rows see, these are the first.
@@ -174,7 +179,7 @@ struct AmxPass {
     return block.key <= scratch.rows[block.row].keys.begin;
   }
   void clear_outputs(int row) const {
-    for (int i = 0; i < scratch.dim_pairs * 4 * kTileFloats; i += kWidth)
+    for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)
       store(outputs_of(row, 0) + i, zero());
   }
 
@@ -183,19 +188,19 @@ struct AmxPass {
       const Row* const rows = scratch.rows + at.row + tile * 16;
       const bool whole = rows[15].keys.begin <= at.key && rows[0].keys.end >= at.key + kKeyGroup;
       if (rule.in_advance || problem.custom_mask || !whole)
-        apply(rule, problem, request, rows, at.key, scores_of(slot) + tile * (2 * kTileFloats));
+        apply(rule, problem, request, rows, at.key,
+              scores_of(slot) + tile * (kHomeStride * kTileFloats));
     }
   }
 
-  // Softmax of a row tile, which may run beside 4 * steps products and end with them.
-  [[gnu::always_inline]] SoftmaxPass pass_of(Place at, int slot, int p_slot, int tile,
-                                             int steps) const {
+  template <int kPortion>
+  [[gnu::always_inline]] SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot,
+                                                       int tile) const {
     const Vec max = load(scratch.max + at.row + tile * 16);
-    return {scores_of(slot) + tile * (2 * kTileFloats),
+    return {scores_of(slot) + tile * (kHomeStride * kTileFloats),
             probabilities_of(p_slot, tile, at.key % kKeyBlock / kKeyGroup), rule.factor(),
             // Rows that have seen nothing: any finite shift will do.
-            select(less(set1(kMinusInfinity), max), max, zero()),
-            (kKeyGroup / 8 + larger(steps, 1) - 1) / larger(steps, 1)};
+            select(less(set1(kMinusInfinity), max), max, zero())};
   }
 
   // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low.
@@ -205,7 +210,7 @@ struct AmxPass {
                             less_equal(load(scratch.max + row), set1(kMinusInfinity)));
     if (any(low)) {
       raise(at, slot, block, tile, low);
-      sums = pass_of(at, slot, block.slot, tile, 1).finish();
+      sums = pass_of<1>(at, slot, block.slot, tile).finish();
     }
     store(scratch.sum + row, load(scratch.sum + row) + sums.exact);
     store(scratch.rounded_sum + row, load(scratch.rounded_sum + row) + sums.rounded);
@@ -215,7 +220,7 @@ struct AmxPass {
   // old ones is scaled by powers of 2, exactly, wherever it is on its way.
   void raise(Place at, int slot, const Waiting& block, int tile, Mask low) {
     const int row = at.row + tile * 16;
-    const float* const s = scores_of(slot) + tile * (2 * kTileFloats);
+    const float* const s = scores_of(slot) + tile * (kHomeStride * kTileFloats);
     Vec top = load(s);
     for (int key = 1; key < kKeyGroup; key++) top = max(load(s + key * 16), top);
     const Vec old = load(scratch.max + row);
@@ -238,7 +243,7 @@ struct AmxPass {
     rescale(scratch.rounded_sum + row, 1);
     tiles.flush();
     for (int pair = 0; pair < scratch.dim_pairs && !is_first(block); pair++)
-      rescale(outputs_of(at.row, pair) + tile * (2 * kTileFloats), 32);
+      rescale(outputs_of(at.row, pair) + tile * (kHomeStride * kTileFloats), 32);
     rescale_probabilities(block);
     if (waiting.row == at.row) rescale_probabilities(waiting);
   }
@@ -250,8 +255,8 @@ struct AmxPass {
     const Vec sum = load(scratch.sum + row), rounded = load(scratch.rounded_sum + row);
     const Vec factor = select(less(zero(), rounded), sum / rounded, set1(1.0f));
     for (int dim = 0; dim < dims; dim += 16) {
-      const float* const o =
-          outputs_of(row, dim / 32) + row % kRowGroup / 16 * (2 * kTileFloats) + dim % 32 * 16;
+      const float* const o = outputs_of(row, dim / 32) +
+                             row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16;
       Vec r[kWidth];
       for (int i = 0; i < 16; i++) r[i] = load(o + i * 16) * factor;
       transpose(r);

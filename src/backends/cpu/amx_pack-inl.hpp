@@ -12,6 +12,7 @@ namespace {
 constexpr int kPairs = 16;                      // of bf16 in a row of a tile
 constexpr int kTileFloats = kTileRows * 16;     // of S and O
 constexpr int kTileElements = 2 * kTileFloats;  // of K, V, Q and P
+constexpr int kHomeStride = 4;                  // tiles between row tiles of S and O
 constexpr int kKeyGroup = 32;                   // two tiles of K, one of V
 constexpr int kRowGroup = 32;                   // two tiles of Q
 constexpr int kKeyBlock = 128;                  // keys between two times that O is taken up
@@ -52,7 +53,7 @@ struct AmxScratch {
     place(queries, size_t{1} * max_rows / 16 * steps * kTileElements);
     place(scores, size_t{8} * kTileFloats);
     place(probabilities, size_t{4} * kBlockGroups * kTileElements);
-    place(outputs, size_t{2} * max_rows / 16 * dim_pairs * kTileFloats);
+    place(outputs, size_t{2} * max_rows / 16 * round_up_to(dim_pairs, 2) * kTileFloats);
     place(lines, size_t{16} * 32 * dim_pairs);
     place(max, max_rows);
     place(sum, max_rows);
@@ -62,10 +63,11 @@ struct AmxScratch {
   }
 };
 
+alignas(64) constexpr BFloat kZeroRow[512] = {};  // the largest head dim
+
 // Where the rows of a group of keys lie, of K or V as `base` and the strides say; a row of zeros
 // for those that are not there.
 struct GroupRows {
-  alignas(64) static constexpr BFloat kZeros[512] = {};
   const BFloat* rows[kKeyGroup];
 
   GroupRows(const Problem& problem, const Request& request, const KeyBlock& chunk, int first,
@@ -75,7 +77,7 @@ struct GroupRows {
     int slot = request.pages ? first % page_size : first;
     for (int i = 0; i < kKeyGroup; i++, slot++) {
       if (request.pages && slot == page_size) slot = 0, page++;
-      rows[i] = kZeros;
+      rows[i] = kZeroRow;
       if (!chunk.has(first + i)) continue;
       const int64_t run =
           request.pages ? request.pages[page] * page_stride : request.kv_start * token_stride;
@@ -117,12 +119,6 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
   }
 }
 
-// 32 bf16 of a row from element `from` on, zeros from `dims` on; zeros without a row.
-inline Vec load_pairs_of(const BFloat* row, int from, int dims) {
-  if (!row) return zero();
-  return load(reinterpret_cast<const float*>(row + from), first_lanes((dims - from) / 2));
-}
-
 // Query rows [first, first + count) of a KV head, zeros up to whole groups of rows: row r is token
 // r / group, head r % group of the group. A row of a tile is a pair of dims, its columns are rows.
 inline void pack_query_tiles(const Problem& problem, const Request& request, int head, int first,
@@ -134,16 +130,15 @@ inline void pack_query_tiles(const Problem& problem, const Request& request, int
       rows[i] = reinterpret_cast<const BFloat*>(
           problem.q + (request.query_start + token) * problem.q_token_stride +
           (int64_t{head} * problem.group + member) * problem.q_head_stride);
-      if (tile + i >= count) rows[i] = nullptr;
+      if (tile + i >= count) rows[i] = kZeroRow;
     }
     BFloat* const to = scratch.queries + tile / 16 * scratch.steps * kTileElements;
-    for (int step = 0; step < scratch.steps; step++) {
-      Vec r[kWidth];
-      for (int i = 0; i < 16; i++)
-        r[i] = load_pairs_of(rows[i], step * 2 * kPairs, problem.head_dim_qk);
-      transpose(r);
-      for (int i = 0; i < kPairs; i++)
-        store(reinterpret_cast<float*>(to + step * kTileElements) + i * 16, r[i]);
+    for (int pair = 0; pair < scratch.steps * kPairs; pair += 4) {
+      BFloat* const at = to + pair * 2 * 16;
+      if (2 * pair < problem.head_dim_qk)
+        transpose_16x4(rows, 2 * pair, at);
+      else
+        for (int i = 0; i < 4; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
     }
   }
 }

@@ -21,39 +21,41 @@ struct Sums {
   Vec exact, rounded;
 };
 
-// That pass: S [2 key tiles] to a tile of P, `portion` pairs of keys at a time. Its state stays in
+// That pass: S [2 key tiles] to a tile of P, kPortion pairs of keys at a time. Its state stays in
 // registers if everything that gets the object is inlined.
+template <int kPortion>
 class SoftmaxPass {
  public:
-  SoftmaxPass(const float* scores, BFloat* probabilities, float factor, Vec shift, int portion)
+  SoftmaxPass(const float* scores, BFloat* probabilities, float factor, Vec shift)
       : scores_(scores),
         end_(scores + 2 * kTileFloats),
         probabilities_(probabilities),
-        portion_(portion),
         factor_(kept(set1(factor))),
         minus_shift_(kept(zero() - shift)) {}
 
   // The next portion, as far as there is any.
-  [[gnu::always_inline]] void advance() { advance(portion_); }
+  [[gnu::always_inline]] void advance() {
+    if (scores_ == end_) return;
+#pragma GCC unroll 4
+    for (int i = 0; i < kPortion; i++) take_pair();
+  }
   // After the rest.
   [[gnu::always_inline]] Sums finish() {
-    advance(kKeyGroup / 2);
+    while (scores_ != end_) take_pair();
     return {even_ + odd_, rounded_};
   }
 
  private:
-  [[gnu::always_inline]] void advance(int count) {
-    for (; count > 0 && scores_ != end_; count--) {
-      const Vec x = exp2(fma(load(scores_), factor_, minus_shift_));
-      const Vec y = exp2(fma(load(scores_ + 16), factor_, minus_shift_));
-      even_ = even_ + x;
-      odd_ = odd_ + y;
-      const Pairs p = pairs_.narrow(x, y);
-      rounded_ = pairs_.add(rounded_, p);
-      store(probabilities_, p);
-      scores_ += 2 * 16;
-      probabilities_ += 2 * 16;
-    }
+  [[gnu::always_inline]] void take_pair() {
+    const Vec x = exp2(fma(load(scores_), factor_, minus_shift_));
+    const Vec y = exp2(fma(load(scores_ + 16), factor_, minus_shift_));
+    even_ = even_ + x;
+    odd_ = odd_ + y;
+    const Pairs p = pairs_.narrow(x, y);
+    rounded_ = pairs_.add(rounded_, p);
+    store(probabilities_, p);
+    scores_ += 2 * 16;
+    probabilities_ += 2 * 16;
   }
   // 2^x within 9e-5, a twentieth of a rounding to bf16; exact if x is whole; 0 of -inf, NaN of NaN.
   // A minimax fit of the relative error on [0, 1) that is 1 at 0.
@@ -64,7 +66,6 @@ class SoftmaxPass {
 
   const float *scores_, *end_;
   BFloat* probabilities_;
-  int portion_;
   Vec factor_, minus_shift_;
   Vec c0_ = kept(set1(1.0f)), c1_ = kept(set1(0.69511664f)), c2_ = kept(set1(0.22764498f)),
       c3_ = kept(set1(0.07706724f));

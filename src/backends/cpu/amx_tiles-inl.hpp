@@ -43,13 +43,13 @@ class Accumulators {
     home_ = home;
     for (int i = kTileElements; i < steps * kTileElements; i += kTileElements) {
       tile_load_past_l1<4>(left0 + i, kTileBytes);
+      tile_load_past_l1<5>(left1 + i, kTileBytes);
       tile_load<6>(right0 + i, kTileBytes);
+      tile_load<7>(right1 + i, kTileBytes);
       tile_dot_bf16<0, 4, 6>();
       beside.advance();
-      tile_load_past_l1<5>(left1 + i, kTileBytes);
       tile_dot_bf16<1, 5, 6>();
       beside.advance();
-      tile_load<7>(right1 + i, kTileBytes);
       tile_dot_bf16<2, 4, 7>();
       beside.advance();
       tile_dot_bf16<3, 5, 7>();
@@ -64,14 +64,17 @@ class Accumulators {
 
  private:
   template <int kTile>
+  static constexpr int kPlace = (kTile / 2 * kHomeStride + kTile % 2) * kTileFloats;
+
+  template <int kTile>
   void leave() const {
-    if (home_) tile_store<kTile>(home_ + kTile * kTileFloats, kTileBytes);
+    if (home_) tile_store<kTile>(home_ + kPlace<kTile>, kTileBytes);
   }
   template <int kTile>
   void enter(const float* home, bool resume) const {
     leave<kTile>();
     if (resume)
-      tile_load_past_l1<kTile>(home + kTile * kTileFloats, kTileBytes);
+      tile_load_past_l1<kTile>(home + kPlace<kTile>, kTileBytes);
     else
       tile_zero<kTile>();
   }

@@ -131,6 +131,27 @@ inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
     _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(r[i], r[i + 4]));
   }
 }
+// to[p][i] = pair p of rows[i], of 16 rows and 4 pairs.
+inline void transpose_16x4(const BFloat* const* rows, int from, BFloat* to) {
+  const auto four = [&](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
+  };
+  __m512i r[4], t[4];
+  for (int i = 0; i < 4; i++) {
+    r[i] = _mm512_castsi128_si512(four(i));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0x00f0, four(i + 4));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0x0f00, four(i + 8));
+    r[i] = _mm512_mask_broadcast_i32x4(r[i], 0xf000, four(i + 12));
+  }
+  for (int i = 0; i < 2; i++) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; i++) {
+    _mm512_storeu_si512(to + 64 * i, _mm512_unpacklo_epi64(t[i], t[i + 2]));
+    _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(t[i], t[i + 2]));
+  }
+}
 // Lane i holds the pair low[i], high[i] as bits; zeros outside the mask.
 inline Vec interleave(const BFloat* low, const BFloat* high, Mask mask) {
   const __m512i a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, low));
