@@ -151,15 +151,18 @@ struct AmxPass {
     constexpr int kPanel = kBlockGroups * kTileElements;  // of 16 dims or rows
     const int group = waiting.key % kKeyBlock / kKeyGroup;
     if (waiting.groups == 0 || waiting.next_dim_pair >= end) return tiles.flush();
-    for (int& pair = waiting.next_dim_pair; pair < end; pair++) {
+    const BFloat* const p = probabilities_of(waiting.slot, 0, group);
+    const auto add = [&](int pair, auto& what) __attribute__((always_inline)) {
       const BFloat* const v =
           scratch.values +
           ((waiting.key - chunk) / kKeyBlock * scratch.dim_pairs + pair) * (2 * kPanel) +
           group * kTileElements;
-      const BFloat* const p = probabilities_of(waiting.slot, 0, group);
       tiles.add(outputs_of(waiting.row, pair), !is_first(waiting), v, v + kPanel, p, p + kPanel,
-                waiting.groups, beside);
-    }
+                waiting.groups, what);
+    };
+    add(waiting.next_dim_pair++, beside);
+    Nothing nothing;
+    while (waiting.next_dim_pair < end) add(waiting.next_dim_pair++, nothing);
   }
 
   float* scores_of(int slot) const { return scratch.scores + slot * (2 * kTileFloats); }
@@ -250,21 +253,19 @@ struct AmxPass {
 
   void write_rows(int row) const {
     const int dims = 32 * scratch.dim_pairs;
-    // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
-    // that a row with one dominant key gets its value exactly, wherever the maximum lags.
-    const Vec sum = load(scratch.sum + row), rounded = load(scratch.rounded_sum + row);
-    const Vec factor = select(less(zero(), rounded), sum / rounded, set1(1.0f));
     for (int dim = 0; dim < dims; dim += 16) {
       const float* const o = outputs_of(row, dim / 32) +
                              row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16;
-      Vec r[kWidth];
-      for (int i = 0; i < 16; i++) r[i] = load(o + i * 16) * factor;
-      transpose(r);
-      for (int i = 0; i < 16; i++) store(scratch.lines + i * dims + dim, r[i]);
+      transpose_16x16(o, scratch.lines + dim, dims);
     }
-    for (int i = 0; i < smaller(16, count - row); i++)
+    for (int i = 0; i < smaller(16, count - row); i++) {
+      // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
+      // that a row with one dominant key gets its value exactly, wherever the maximum lags.
+      const float sum = scratch.sum[row + i], rounded = scratch.rounded_sum[row + i];
       write_row<BFloat>(problem, request, work, partials, head, first + row + i,
-                        scratch.lines + i * dims, {scratch.max[row + i], scratch.sum[row + i]}, 1);
+                        scratch.lines + i * dims, {scratch.max[row + i], sum}, 1,
+                        rounded > 0 ? sum / rounded : 1.0f);
+    }
   }
 };
 

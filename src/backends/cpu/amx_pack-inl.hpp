@@ -123,20 +123,23 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
 // r / group, head r % group of the group. A row of a tile is a pair of dims, its columns are rows.
 inline void pack_query_tiles(const Problem& problem, const Request& request, int head, int first,
                              int count, const AmxScratch& scratch) {
+  const auto row_at = [&](int i) {
+    const int row = first + i, token = row / problem.group, member = row % problem.group;
+    return reinterpret_cast<const BFloat*>(
+        problem.q + (request.query_start + token) * problem.q_token_stride +
+        (int64_t{head} * problem.group + member) * problem.q_head_stride);
+  };
   for (int tile = 0; tile < round_up_to(count, kRowGroup); tile += 16) {
     const BFloat* rows[16];
     for (int i = 0; i < 16; i++) {
-      const int row = first + tile + i, token = row / problem.group, member = row % problem.group;
-      rows[i] = reinterpret_cast<const BFloat*>(
-          problem.q + (request.query_start + token) * problem.q_token_stride +
-          (int64_t{head} * problem.group + member) * problem.q_head_stride);
-      if (tile + i >= count) rows[i] = kZeroRow;
+      rows[i] = tile + i < count ? row_at(tile + i) : kZeroRow;
+      if (tile + 16 + i < count) prefetch(row_at(tile + 16 + i), 2 * problem.head_dim_qk);
     }
     BFloat* const to = scratch.queries + tile / 16 * scratch.steps * kTileElements;
     for (int pair = 0; pair < scratch.steps * kPairs; pair += 4) {
       BFloat* const at = to + pair * 2 * 16;
       if (2 * pair < problem.head_dim_qk)
-        transpose_16x4(rows, 2 * pair, at);
+        transpose_pairs(rows, 2 * pair, at);
       else
         for (int i = 0; i < 4; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
     }

@@ -33,9 +33,11 @@ class SoftmaxPass {
         factor_(kept(set1(factor))),
         minus_shift_(kept(zero() - shift)) {}
 
-  // The next portion, as far as there is any.
+  // Steps of four products that a pass can run beside, a portion after each product.
+  static constexpr int kSteps = kKeyGroup / 8 / kPortion;
+
+  // The next portion.
   [[gnu::always_inline]] void advance() {
-    if (scores_ == end_) return;
 #pragma GCC unroll 4
     for (int i = 0; i < kPortion; i++) take_pair();
   }

@@ -8,6 +8,7 @@ namespace {
 
 // Beside products that stand alone.
 struct Nothing {
+  static constexpr int kSteps = 1 << 30;
   void advance() {}
 };
 
@@ -18,7 +19,8 @@ struct Nothing {
 class Accumulators {
  public:
   // What lies at `home`, or zero if not `resume`, += `steps` steps of products. Left tiles follow
-  // one another, likewise right tiles. beside.advance() is called after each product, 16 cycles.
+  // one another, likewise right tiles. beside.advance() is called after each product, 16 cycles,
+  // of the first Beside::kSteps steps.
   // Left tiles and sums are not used again soon: L1 is for right tiles, S and P.
   template <typename Beside>
   [[gnu::always_inline]] void add(float* home, bool resume, const BFloat* left0,
@@ -41,20 +43,11 @@ class Accumulators {
     tile_dot_bf16<3, 5, 7>();
     beside.advance();
     home_ = home;
-    for (int i = kTileElements; i < steps * kTileElements; i += kTileElements) {
-      tile_load_past_l1<4>(left0 + i, kTileBytes);
-      tile_load_past_l1<5>(left1 + i, kTileBytes);
-      tile_load<6>(right0 + i, kTileBytes);
-      tile_load<7>(right1 + i, kTileBytes);
-      tile_dot_bf16<0, 4, 6>();
-      beside.advance();
-      tile_dot_bf16<1, 5, 6>();
-      beside.advance();
-      tile_dot_bf16<2, 4, 7>();
-      beside.advance();
-      tile_dot_bf16<3, 5, 7>();
-      beside.advance();
-    }
+    int i = 1;
+    for (; i < smaller(steps, Beside::kSteps); i++)
+      add_step(left0, left1, right0, right1, i * kTileElements, beside);
+    Nothing nothing;
+    for (; i < steps; i++) add_step(left0, left1, right0, right1, i * kTileElements, nothing);
   }
   // Stores what is not at home.
   void flush() {
@@ -63,6 +56,24 @@ class Accumulators {
   }
 
  private:
+  template <typename Beside>
+  [[gnu::always_inline]] static void add_step(const BFloat* left0, const BFloat* left1,
+                                              const BFloat* right0, const BFloat* right1, int at,
+                                              Beside& beside) {
+    tile_load_past_l1<4>(left0 + at, kTileBytes);
+    tile_load_past_l1<5>(left1 + at, kTileBytes);
+    tile_load<6>(right0 + at, kTileBytes);
+    tile_load<7>(right1 + at, kTileBytes);
+    tile_dot_bf16<0, 4, 6>();
+    beside.advance();
+    tile_dot_bf16<1, 5, 6>();
+    beside.advance();
+    tile_dot_bf16<2, 4, 7>();
+    beside.advance();
+    tile_dot_bf16<3, 5, 7>();
+    beside.advance();
+  }
+
   template <int kTile>
   static constexpr int kPlace = (kTile / 2 * kHomeStride + kTile % 2) * kTileFloats;
 

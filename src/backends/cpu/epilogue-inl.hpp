@@ -6,11 +6,11 @@
 namespace rapt::cpu {
 namespace {
 
-// Normalises a row, adds the sink, and writes it where the work says.
+// Normalises a row, adds the sink, and writes it where the work says: the output times `gain`.
 template <typename T>
 inline void write_row(const Problem& problem, const Request& request, const Work& work,
                       const Partials& partials, int head, int row, const float* o, RowState state,
-                      float factor) {
+                      float factor, float gain = 1) {
   const int query_head = head * problem.group + row % problem.group;
   const bool partial = work.partial >= 0;
   float max = state.max * factor, sum = state.sum;
@@ -26,7 +26,7 @@ inline void write_row(const Problem& problem, const Request& request, const Work
     }
   }
   const float lse = sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2;
-  float norm = sum == 0 ? 0 : weight / sum;
+  float norm = sum == 0 ? 0 : weight / sum * gain;
   if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
 
   const int dims = problem.head_dim_vo;

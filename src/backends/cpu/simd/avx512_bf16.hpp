@@ -131,12 +131,13 @@ inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
     _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(r[i], r[i + 4]));
   }
 }
-// to[p][i] = pair p of rows[i], of 16 rows and 4 pairs.
-inline void transpose_16x4(const BFloat* const* rows, int from, BFloat* to) {
+// Rows i of 16, four dwords each: result j holds their dword j.
+template <typename Row>
+inline void transpose_16x4(const Row& row, __m512i (&r)[4]) {
   const auto four = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(i)));
   };
-  __m512i r[4], t[4];
+  __m512i t[4];
   for (int i = 0; i < 4; i++) {
     r[i] = _mm512_castsi128_si512(four(i));
     r[i] = _mm512_mask_broadcast_i32x4(r[i], 0x00f0, four(i + 4));
@@ -148,8 +149,22 @@ inline void transpose_16x4(const BFloat* const* rows, int from, BFloat* to) {
     t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
   for (int i = 0; i < 2; i++) {
-    _mm512_storeu_si512(to + 64 * i, _mm512_unpacklo_epi64(t[i], t[i + 2]));
-    _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(t[i], t[i + 2]));
+    r[2 * i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[2 * i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+  }
+}
+// to[p][i] = pair p of rows[i], of 16 rows and 4 pairs.
+inline void transpose_pairs(const BFloat* const* rows, int from, BFloat* to) {
+  __m512i r[4];
+  transpose_16x4([&](int i) { return rows[i] + from; }, r);
+  for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + 32 * i, r[i]);
+}
+// to[j][i] = from[i][j]; rows of `to` are `stride` apart.
+inline void transpose_16x16(const float* from, float* to, int stride) {
+  for (int j = 0; j < 16; j += 4) {
+    __m512i r[4];
+    transpose_16x4([&](int i) { return from + i * 16 + j; }, r);
+    for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + (j + i) * stride, r[i]);
   }
 }
 // Lane i holds the pair low[i], high[i] as bits; zeros outside the mask.
