@@ -8,33 +8,21 @@
 // the next key group and add a share of the previous key block's P V to O.
 #pragma once
 
-#include "backends/cpu/amx_softmax-inl.hpp"
+#include "backends/cpu/amx_rows-inl.hpp"
 #include "backends/cpu/amx_tiles-inl.hpp"
-#include "backends/cpu/epilogue-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 
 namespace rapt::cpu {
 namespace {
 
-// One KV head's rows [first, first + count), count <= max_rows, against all keys of the work.
-struct AmxPass {
-  const Problem& problem;
-  const Request& request;
-  const Work& work;
-  const Partials& partials;
-  const AmxScratch& scratch;
-  int head, first, count;
-  ScoreRule rule;
-
-  // A group of rows and the first key of a group of keys: a step of the pipeline.
-  struct Place {
-    int row, key;
-  };
+// The rows against all keys of the work.
+struct AmxPass : AmxRows {
   // Keys whose probabilities wait for V: groups of one block.
   struct Waiting {
     int row = 0, key = 0, groups = 0;
     int slot = 0;           // of P
     int next_dim_pair = 0;  // O's tiles before it have them
+    bool ends_rows = false;
   };
 
   int chunk = 0;  // the first key of what is packed
@@ -42,19 +30,10 @@ struct AmxPass {
   Accumulators tiles{};
 
   void run() {
-    const int padded = round_up_to(count, kRowGroup);
-    for (int row = 0; row < padded; row++) {
-      const int real = first + smaller(row, count - 1), token = real / problem.group;
-      scratch.rows[row] = {token, head * problem.group + real % problem.group,
-                           visible_range(problem, request, work, token)};
-      scratch.max[row] = kMinusInfinity;
-      scratch.sum[row] = scratch.rounded_sum[row] = 0;
-    }
-    pack_query_tiles(problem, request, head, first, count, scratch);
-
-    const Range all{scratch.rows[0].keys.begin, scratch.rows[count - 1].keys.end};
+    reset();
+    const Range all = all_keys();
     for (int row = 0; row < count; row += kRowGroup)
-      if (num_steps(row, all) <= 0) clear_outputs(row);
+      if (num_steps(row, all) <= 0) clear_outputs(row), write_rows(row);
     for (chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
          chunk += scratch.chunk) {
       const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
@@ -62,7 +41,6 @@ struct AmxPass {
       // As many pairs of keys as end with the products of a group's scores, for common sizes.
       scratch.steps >= 4 ? attend<1>(keys) : scratch.steps >= 2 ? attend<2>(keys) : attend<4>(keys);
     }
-    for (int row = 0; row < count; row += 16) write_rows(row);
   }
 
   void pack_chunk(Range keys) const {
@@ -71,21 +49,13 @@ struct AmxPass {
                 chunk, keys, scratch.seen);
     const KeyBlock packed{chunk, keys, problem.custom_mask ? scratch.seen : nullptr};
     for (int key = keys.begin / kKeyGroup * kKeyGroup; key < keys.end; key += kKeyGroup) {
+      const int later = smaller(key + kKeyGroup, keys.end);
+      prefetch_keys<BFloat>(problem, request, head, later, smaller(later + kKeyGroup, keys.end));
       pack_key_tiles(problem, request, head, packed, key, scratch);
       pack_value_tiles(problem, request, head, packed, key, scratch);
     }
   }
 
-  // Keys of the chunk's `keys` that a group of rows sees, whole groups of keys.
-  Range seen_by(int row, Range keys) const {
-    const int last = smaller(row + kRowGroup, count) - 1;
-    return {larger(keys.begin, scratch.rows[row].keys.begin) / kKeyGroup * kKeyGroup,
-            smaller(keys.end, scratch.rows[last].keys.end)};
-  }
-  int num_steps(int row, Range keys) const {
-    const Range own = seen_by(row, keys);
-    return (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
-  }
   // The first step of the next group of rows, from `row` on, that sees any of the keys.
   Place first_step(int row, Range keys) const {
     for (; row < count; row += kRowGroup) {
@@ -104,12 +74,16 @@ struct AmxPass {
   void attend(Range keys) {
     Place here = first_step(0, keys);
     Nothing nothing;
-    if (here.row < count) score(here, 0, nothing);
+    if (here.row < count) {
+      begin_rows(here);
+      score(here, 0, nothing);
+    }
     tiles.flush();
     Waiting block{here.row, here.key};  // that is being filled
     for (int slot = 0; here.row < count; slot ^= 1) {
       const Place next = step_after(here, keys);
-      const bool ends_block = next.row != here.row || next.key % kKeyBlock == 0;
+      const bool leaves = next.row != here.row, ends_block = leaves || next.key % kKeyBlock == 0;
+      if (leaves && next.row < count) begin_rows(next);
       apply_rules(here, slot);
 
       auto low = pass_of<kPortion>(here, slot, block.slot, 0);
@@ -126,13 +100,16 @@ struct AmxPass {
       settle(here, slot, block, 1, high_sums);
       block.groups++;
       if (ends_block) {
+        end_rows(waiting);
         waiting = block;
+        waiting.ends_rows = leaves && last_row(here.row).keys.end <= chunk + scratch.chunk;
         block = {next.row, next.key, 0, block.slot ^ 1};
       }
       here = next;
     }
     accumulate(scratch.dim_pairs, nothing);
     tiles.flush();
+    end_rows(waiting);
     waiting = {};
   }
 
@@ -165,47 +142,15 @@ struct AmxPass {
     while (waiting.next_dim_pair < end) add(waiting.next_dim_pair++, nothing);
   }
 
-  float* scores_of(int slot) const { return scratch.scores + slot * (2 * kTileFloats); }
-  BFloat* probabilities_of(int slot, int tile, int group) const {
-    return scratch.probabilities + ((slot * 2 + tile) * kBlockGroups + group) * kTileElements;
+  void end_rows(const Waiting& block) {
+    if (!block.ends_rows) return;
+    tiles.flush();
+    write_rows(block.row);
   }
-  // [2 row tiles][2 tiles of dims]
-  float* outputs_of(int row, int dim_pair) const {
-    return scratch.outputs +
-           (row / kRowGroup * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) *
-               (4 * kTileFloats) +
-           dim_pair % 2 * (2 * kTileFloats);
-  }
-
   // Whether there is nothing in O yet: of keys that rows see, these are the first.
   bool is_first(const Waiting& block) const {
     return block.key <= scratch.rows[block.row].keys.begin;
   }
-  void clear_outputs(int row) const {
-    for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)
-      store(outputs_of(row, 0) + i, zero());
-  }
-
-  void apply_rules(Place at, int slot) const {
-    for (int tile = 0; tile < 2; tile++) {
-      const Row* const rows = scratch.rows + at.row + tile * 16;
-      const bool whole = rows[15].keys.begin <= at.key && rows[0].keys.end >= at.key + kKeyGroup;
-      if (rule.in_advance || problem.custom_mask || !whole)
-        apply(rule, problem, request, rows, at.key,
-              scores_of(slot) + tile * (kHomeStride * kTileFloats));
-    }
-  }
-
-  template <int kPortion>
-  [[gnu::always_inline]] SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot,
-                                                       int tile) const {
-    const Vec max = load(scratch.max + at.row + tile * 16);
-    return {scores_of(slot) + tile * (kHomeStride * kTileFloats),
-            probabilities_of(p_slot, tile, at.key % kKeyBlock / kKeyGroup), rule.factor(),
-            // Rows that have seen nothing: any finite shift will do.
-            select(less(set1(kMinusInfinity), max), max, zero())};
-  }
-
   // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low.
   void settle(Place at, int slot, const Waiting& block, int tile, Sums sums) {
     const int row = at.row + tile * 16;
@@ -250,23 +195,6 @@ struct AmxPass {
     rescale_probabilities(block);
     if (waiting.row == at.row) rescale_probabilities(waiting);
   }
-
-  void write_rows(int row) const {
-    const int dims = 32 * scratch.dim_pairs;
-    for (int dim = 0; dim < dims; dim += 16) {
-      const float* const o = outputs_of(row, dim / 32) +
-                             row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16;
-      transpose_16x16(o, scratch.lines + dim, dims);
-    }
-    for (int i = 0; i < smaller(16, count - row); i++) {
-      // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
-      // that a row with one dominant key gets its value exactly, wherever the maximum lags.
-      const float sum = scratch.sum[row + i], rounded = scratch.rounded_sum[row + i];
-      write_row<BFloat>(problem, request, work, partials, head, first + row + i,
-                        scratch.lines + i * dims, {scratch.max[row + i], sum}, 1,
-                        rounded > 0 ? sum / rounded : 1.0f);
-    }
-  }
 };
 
 inline void amx_prefill(const Problem& problem, const Request& request, const Work& work,
@@ -277,15 +205,8 @@ inline void amx_prefill(const Problem& problem, const Request& request, const Wo
   begin_tiles();
   for (int head = work.kv_head_begin; head < work.kv_head_end; head++)
     for (int row = work.row_begin; row < work.row_end; row += scratch.max_rows)
-      AmxPass{problem,
-              request,
-              work,
-              partials,
-              scratch,
-              head,
-              row,
-              smaller(scratch.max_rows, work.row_end - row),
-              score_rule(problem, head)}
+      AmxPass{{problem, request, work, partials, scratch, head, row,
+               smaller(scratch.max_rows, work.row_end - row), score_rule(problem, head)}}
           .run();
   end_tiles();
 }

@@ -119,21 +119,23 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
   }
 }
 
-// Query rows [first, first + count) of a KV head, zeros up to whole groups of rows: row r is token
-// r / group, head r % group of the group. A row of a tile is a pair of dims, its columns are rows.
+// The group of rows from `group` on, of a KV head's rows [first, first + count), and zeros: row r
+// is token r / problem.group, head r % problem.group of the group. A row of a tile is a pair of
+// dims, its columns are rows.
 inline void pack_query_tiles(const Problem& problem, const Request& request, int head, int first,
-                             int count, const AmxScratch& scratch) {
+                             int group, int count, const AmxScratch& scratch) {
   const auto row_at = [&](int i) {
     const int row = first + i, token = row / problem.group, member = row % problem.group;
     return reinterpret_cast<const BFloat*>(
         problem.q + (request.query_start + token) * problem.q_token_stride +
         (int64_t{head} * problem.group + member) * problem.q_head_stride);
   };
-  for (int tile = 0; tile < round_up_to(count, kRowGroup); tile += 16) {
+  for (int tile = group; tile < group + kRowGroup; tile += 16) {
     const BFloat* rows[16];
     for (int i = 0; i < 16; i++) {
       rows[i] = tile + i < count ? row_at(tile + i) : kZeroRow;
-      if (tile + 16 + i < count) prefetch(row_at(tile + 16 + i), 2 * problem.head_dim_qk);
+      const int later = tile + kRowGroup + i;
+      if (later < count) prefetch(row_at(later), 2 * problem.head_dim_qk);
     }
     BFloat* const to = scratch.queries + tile / 16 * scratch.steps * kTileElements;
     for (int pair = 0; pair < scratch.steps * kPairs; pair += 4) {

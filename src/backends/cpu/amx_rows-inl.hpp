@@ -1,0 +1,112 @@
+// The rows of a pass over the keys, in groups of 32: what they see, where their S, P and O lie, and
+// what happens to them in vectors.
+#pragma once
+
+#include "backends/cpu/amx_softmax-inl.hpp"
+#include "backends/cpu/epilogue-inl.hpp"
+
+namespace rapt::cpu {
+namespace {
+
+// A group of rows and the first key of a group of keys: a step of the pipeline.
+struct Place {
+  int row, key;
+};
+
+// One KV head's rows [first, first + count), count <= max_rows.
+struct AmxRows {
+  const Problem& problem;
+  const Request& request;
+  const Work& work;
+  const Partials& partials;
+  const AmxScratch& scratch;
+  int head, first, count;
+  ScoreRule rule;
+
+  void reset() const {
+    const int padded = round_up_to(count, kRowGroup);
+    for (int row = 0; row < padded; row++) {
+      const int real = first + smaller(row, count - 1), token = real / problem.group;
+      scratch.rows[row] = {token, head * problem.group + real % problem.group,
+                           visible_range(problem, request, work, token)};
+      scratch.max[row] = kMinusInfinity;
+      scratch.sum[row] = scratch.rounded_sum[row] = 0;
+    }
+  }
+  // Keys that some row sees.
+  Range all_keys() const { return {scratch.rows[0].keys.begin, scratch.rows[count - 1].keys.end}; }
+  const Row& last_row(int row) const { return scratch.rows[smaller(row + kRowGroup, count) - 1]; }
+  // Keys of the chunk's `keys` that a group of rows sees, whole groups of keys.
+  Range seen_by(int row, Range keys) const {
+    return {larger(keys.begin, scratch.rows[row].keys.begin) / kKeyGroup * kKeyGroup,
+            smaller(keys.end, last_row(row).keys.end)};
+  }
+  int num_steps(int row, Range keys) const {
+    const Range own = seen_by(row, keys);
+    return (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
+  }
+
+  float* scores_of(int slot) const { return scratch.scores + slot * (2 * kTileFloats); }
+  BFloat* probabilities_of(int slot, int tile, int group) const {
+    return scratch.probabilities + ((slot * 2 + tile) * kBlockGroups + group) * kTileElements;
+  }
+  // [2 row tiles][2 tiles of dims]
+  float* outputs_of(int row, int dim_pair) const {
+    return scratch.outputs +
+           (row / kRowGroup * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) *
+               (4 * kTileFloats) +
+           dim_pair % 2 * (2 * kTileFloats);
+  }
+
+  // Q is packed when a group of rows takes its first step, and O written after its last, while they
+  // are in L1 and L2.
+  void begin_rows(Place at) const {
+    if (at.key <= scratch.rows[at.row].keys.begin)
+      pack_query_tiles(problem, request, head, first, at.row, count, scratch);
+  }
+  void clear_outputs(int row) const {
+    for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)
+      store(outputs_of(row, 0) + i, zero());
+  }
+
+  void apply_rules(Place at, int slot) const {
+    for (int tile = 0; tile < 2; tile++) {
+      const Row* const rows = scratch.rows + at.row + tile * 16;
+      const bool whole = rows[15].keys.begin <= at.key && rows[0].keys.end >= at.key + kKeyGroup;
+      if (rule.in_advance || problem.custom_mask || !whole)
+        apply(rule, problem, request, rows, at.key,
+              scores_of(slot) + tile * (kHomeStride * kTileFloats));
+    }
+  }
+
+  template <int kPortion>
+  [[gnu::always_inline]] SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot,
+                                                       int tile) const {
+    const Vec max = load(scratch.max + at.row + tile * 16);
+    return {scores_of(slot) + tile * (kHomeStride * kTileFloats),
+            probabilities_of(p_slot, tile, at.key % kKeyBlock / kKeyGroup), rule.factor(),
+            // Rows that have seen nothing: any finite shift will do.
+            select(less(set1(kMinusInfinity), max), max, zero())};
+  }
+
+  // A group of rows.
+  void write_rows(int group) const {
+    const int dims = 32 * scratch.dim_pairs;
+    for (int row = group; row < smaller(group + kRowGroup, count); row++) {
+      if (row % 16 == 0)
+        for (int dim = 0; dim < dims; dim += 16)
+          transpose_16x16(outputs_of(row, dim / 32) +
+                              row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16,
+                          scratch.lines + dim, dims);
+      // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
+      // that a row with one dominant key gets its value exactly, wherever the maximum lags.
+      const float sum = scratch.sum[row], rounded = scratch.rounded_sum[row];
+      write_row<BFloat>(problem, request, work, partials, head, first + row,
+                        scratch.lines + row % 16 * dims, {scratch.max[row], sum}, 1,
+                        rounded > 0 ? sum / rounded : 1.0f);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace rapt::cpu
