@@ -23,6 +23,8 @@ constexpr double kMaxRangesPerThread = 8;
 constexpr double kMinPieceToPartial = 8;
 // The prefill kernel's block of rows: tiles are a multiple of it.
 constexpr int64_t kMinTileRows = 96;
+// A prefill unit stays whole up to so many targets: its pieces would each pack keys, and be merged.
+constexpr double kWholeUnit = 1.5;
 // Pieces begin at absolute multiples of at least this many keys, the longest block of a kernel.
 constexpr int64_t kKeyAlign = 64;
 // Kernels number rows in 32 bits, and round a number up to the end of its block.
@@ -131,7 +133,7 @@ class Planner {
     const int64_t keys = unit.work.key_end - unit.work.key_begin;
     Work piece = unit.work;
     double done = 0;  // ns
-    if (unit.work.phase == Phase::kDecode || unit.ns > target) {
+    if (unit.work.phase == Phase::kDecode || unit.ns > kWholeUnit * target) {
       const auto cuts_before = static_cast<int64_t>(position / target);
       for (double at = static_cast<double>(cuts_before + 1) * target; at < position + unit.ns;
            at += target) {
@@ -178,10 +180,14 @@ class Planner {
 
   void add_prefill_units(const Lengths& lengths, double target) {
     const double row_ns = costs_.row_ns * mean_keys(costs_, lengths, 0, lengths.rows);
-    const double rows_of_target = std::min(target / std::max(row_ns, 1e-3), 1e9);
+    const double rows_of_target = std::max(target / std::max(row_ns, 1e-3), 1.0);
+    // Tiles of one size: each packs all its keys, also one that would be a small rest.
+    const auto wanted_tiles =
+        static_cast<int64_t>(std::round(static_cast<double>(lengths.rows) / rows_of_target));
+    const int64_t num_tiles =
+        std::max(ceil_div(lengths.rows, costs_.max_tile_rows), std::max(wanted_tiles, int64_t{1}));
     const int64_t tile_rows =
-        std::clamp(static_cast<int64_t>(rows_of_target) / kMinTileRows * kMinTileRows,
-                   std::min(kMinTileRows, costs_.max_tile_rows), costs_.max_tile_rows);
+        std::min(round_up(ceil_div(lengths.rows, num_tiles), kMinTileRows), costs_.max_tile_rows);
     for (int64_t head = 0; head < costs_.heads; head++)
       for (int64_t row = 0; row < lengths.rows; row += tile_rows) {
         const int64_t row_end = std::min(row + tile_rows, lengths.rows);

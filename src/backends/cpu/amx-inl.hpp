@@ -20,9 +20,9 @@ struct AmxPass : AmxRows {
   // Keys whose probabilities wait for V: groups of one block.
   struct Waiting {
     int row = 0, key = 0, groups = 0;
-    int slot = 0;           // of P
-    int next_dim_pair = 0;  // O's tiles before it have them
-    bool ends_rows = false;
+    int slot = 0;            // of P
+    int next_dim_pair = 0;   // O's tiles before it have them
+    bool ends_rows = false;  // its rows see nothing after them
   };
 
   int chunk = 0;  // the first key of what is packed
@@ -142,6 +142,7 @@ struct AmxPass : AmxRows {
     while (waiting.next_dim_pair < end) add(waiting.next_dim_pair++, nothing);
   }
 
+  // Writes O once it is complete: then it is in L2 at least.
   void end_rows(const Waiting& block) {
     if (!block.ends_rows) return;
     tiles.flush();
@@ -151,6 +152,7 @@ struct AmxPass : AmxRows {
   bool is_first(const Waiting& block) const {
     return block.key <= scratch.rows[block.row].keys.begin;
   }
+
   // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low.
   void settle(Place at, int slot, const Waiting& block, int tile, Sums sums) {
     const int row = at.row + tile * 16;

@@ -12,10 +12,13 @@ namespace {
 constexpr int kPairs = 16;                      // of bf16 in a row of a tile
 constexpr int kTileFloats = kTileRows * 16;     // of S and O
 constexpr int kTileElements = 2 * kTileFloats;  // of K, V, Q and P
-constexpr int kHomeStride = 4;                  // tiles between row tiles of S and O
 constexpr int kKeyGroup = 32;                   // two tiles of K, one of V
 constexpr int kRowGroup = 32;                   // two tiles of Q
-constexpr int kKeyBlock = 128;                  // keys between two times that O is taken up
+// From a row tile's S or O to the other's, in tiles. Two slots of S, and two pairs of O, lie one in
+// the other: softmax reads S at other offsets of a page than those where tiles are being stored,
+// and need not wait for them.
+constexpr int kHomeStride = 4;
+constexpr int kKeyBlock = 128;  // keys between two times that O is taken up
 constexpr int kBlockGroups = kKeyBlock / kKeyGroup;
 constexpr int kChunkBytes = 512 * 1024;  // of packed K and V, which stay in L2
 
@@ -27,9 +30,9 @@ struct AmxScratch {
   BFloat* keys;           // [chunk / 16][steps] tiles
   BFloat* values;         // [chunk / kKeyBlock][dim_pairs][2][kBlockGroups]
   BFloat* queries;        // [max_rows / 16][steps]
-  float* scores;          // [2 slots][2 row tiles][2 key tiles]
+  float* scores;          // [2 row tiles][2 slots][2 key tiles]
   BFloat* probabilities;  // [2 slots][2 row tiles][kBlockGroups]
-  float* outputs;         // [max_rows / 32][dim_pairs][2 row tiles][2]
+  float* outputs;         // [max_rows / 32][dim_pairs / 2][2 row tiles][2][2]
   float* lines;           // [16][dim_pairs * 32]: rows of O on their way out
   // [max_rows]: a row's RowState, the maximum in log2 units; the sum of its rounded probabilities.
   float *max, *sum, *rounded_sum;

@@ -46,11 +46,11 @@ struct AmxRows {
     return (own.end - own.begin + kKeyGroup - 1) / kKeyGroup;
   }
 
+  // S and O: [2 row tiles][2 tiles of keys or dims], row tiles kHomeStride tiles apart.
   float* scores_of(int slot) const { return scratch.scores + slot * (2 * kTileFloats); }
   BFloat* probabilities_of(int slot, int tile, int group) const {
     return scratch.probabilities + ((slot * 2 + tile) * kBlockGroups + group) * kTileElements;
   }
-  // [2 row tiles][2 tiles of dims]
   float* outputs_of(int row, int dim_pair) const {
     return scratch.outputs +
            (row / kRowGroup * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) *
@@ -58,8 +58,7 @@ struct AmxRows {
            dim_pair % 2 * (2 * kTileFloats);
   }
 
-  // Q is packed when a group of rows takes its first step, and O written after its last, while they
-  // are in L1 and L2.
+  // Packs Q when a group of rows takes its first step: then it is in L1.
   void begin_rows(Place at) const {
     if (at.key <= scratch.rows[at.row].keys.begin)
       pack_query_tiles(problem, request, head, first, at.row, count, scratch);
@@ -69,6 +68,7 @@ struct AmxRows {
       store(outputs_of(row, 0) + i, zero());
   }
 
+  // What is not just a scale, and masks, on S of a step.
   void apply_rules(Place at, int slot) const {
     for (int tile = 0; tile < 2; tile++) {
       const Row* const rows = scratch.rows + at.row + tile * 16;
@@ -79,6 +79,7 @@ struct AmxRows {
     }
   }
 
+  // The softmax of a row tile's step, from a slot of S to one of P.
   template <int kPortion>
   [[gnu::always_inline]] SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot,
                                                        int tile) const {
@@ -89,7 +90,7 @@ struct AmxRows {
             select(less(set1(kMinusInfinity), max), max, zero())};
   }
 
-  // A group of rows.
+  // O of a group of rows to where the work says.
   void write_rows(int group) const {
     const int dims = 32 * scratch.dim_pairs;
     for (int row = group; row < smaller(group + kRowGroup, count); row++) {

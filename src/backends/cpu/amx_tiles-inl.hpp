@@ -12,15 +12,15 @@ struct Nothing {
   void advance() {}
 };
 
-// Tiles 0 to 3: the products of two left tiles with two right tiles, summed over steps of 32. They
-// belong at neighbouring places in memory. There they go only when others take their turn, one by
-// one between products: a tile store waits for its products, and four at a stretch would keep the
-// processor from looking ahead.
+// Tiles 0 to 3: the products of two left tiles with two right tiles, 0 1 with the first of them,
+// summed over steps of 32. In memory 0 1 and 2 3 are neighbours, kHomeStride tiles apart. There
+// they go only when others take their turn, one by one between products: a tile store waits for its
+// products, and four at a stretch would keep the processor from looking ahead.
 class Accumulators {
  public:
   // What lies at `home`, or zero if not `resume`, += `steps` steps of products. Left tiles follow
-  // one another, likewise right tiles. beside.advance() is called after each product, 16 cycles,
-  // of the first Beside::kSteps steps.
+  // one another, likewise right tiles. beside.advance() is called after each product, 16 cycles, of
+  // the first Beside::kSteps steps.
   // Left tiles and sums are not used again soon: L1 is for right tiles, S and P.
   template <typename Beside>
   [[gnu::always_inline]] void add(float* home, bool resume, const BFloat* left0,
