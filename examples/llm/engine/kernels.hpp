@@ -63,16 +63,16 @@ struct Kernels {
   void (*expand_lane[kNumPanelFormats])(const std::byte* panel, int64_t depth, int64_t lane,
                                         float* values);
   // A row for kQ4: x, each element over a power of two that its quants come with, and then the sums
-  // of x over each block, which the mins are multiplied by.
+  // of x over each block, which the mins are multiplied by. `prepared` may be x.
   void (*prepare_q4)(const float* x, int64_t depth, float* prepared);
   // out = x / sqrt(mean(x^2) + epsilon) * weight, over one row.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
-  // gate[i] = silu(gate[i]) * up[i]
-  void (*swiglu)(float* gate, const float* up, int64_t n);
-  // Turns (first[i], second[i]) by the angle whose cosine and sine are given, i in [0, n), with
-  // elements `stride` apart.
-  void (*rotate)(float* first, float* second, int64_t stride, const float* cosines,
-                 const float* sines, int64_t n);
+  // out[i] = silu(gate[i]) * up[i]
+  void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  // Turns n pairs of a head by the angles whose cosines and sines are given: neighbours
+  // (head[2 i], head[2 i + 1]), or halves (head[i], head[i + n]).
+  void (*rotate_neighbours)(float* head, const float* cosines, const float* sines, int64_t n);
+  void (*rotate_halves)(float* head, const float* cosines, const float* sines, int64_t n);
   // To and from the 16-bit formats, round to nearest even; dtype is fp16 or bf16.
   void (*narrow)(const float* values, rapt::DType dtype, int64_t n, uint16_t* bits);
   void (*widen)(const uint16_t* bits, rapt::DType dtype, int64_t n, float* values);

@@ -396,24 +396,31 @@ void rms_norm(const float* x, const float* weight, float epsilon, int64_t n, flo
   return reinterpret_cast<Vec>(reinterpret_cast<Bits>(p) + exponent);
 }
 
-void swiglu(float* gate, const float* up, int64_t n) {
+void swiglu(const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const Vec g = load<Vec>(gate + i);
-    store(gate + i, g / (1.0f + exp_of(-g)) * load<Vec>(up + i));
+    store(out + i, g / (1.0f + exp_of(-g)) * load<Vec>(up + i));
   }
-  for (; i < n; ++i) {
-    const float g = gate[i];
-    gate[i] = g / (1.0f + exp_of(splat(-g))[0]) * up[i];
+  for (; i < n; ++i) out[i] = gate[i] / (1.0f + exp_of(splat(-gate[i]))[0]) * up[i];
+}
+
+void rotate_neighbours(float* __restrict head, const float* __restrict cosines,
+                       const float* __restrict sines, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = a * cosines[i] - b * sines[i];
+    head[2 * i + 1] = a * sines[i] + b * cosines[i];
   }
 }
 
-void rotate(float* first, float* second, int64_t stride, const float* cosines, const float* sines,
-            int64_t n) {
+void rotate_halves(float* __restrict head, const float* __restrict cosines,
+                   const float* __restrict sines, int64_t n) {
+  float* __restrict second = head + n;
   for (int64_t i = 0; i < n; ++i) {
-    const float a = first[i * stride], b = second[i * stride];
-    first[i * stride] = a * cosines[i] - b * sines[i];
-    second[i * stride] = a * sines[i] + b * cosines[i];
+    const float a = head[i], b = second[i];
+    head[i] = a * cosines[i] - b * sines[i];
+    second[i] = a * sines[i] + b * cosines[i];
   }
 }
 
@@ -488,7 +495,8 @@ const Kernels kKernels = {
     .prepare_q4 = prepare_q4,
     .rms_norm = rms_norm,
     .swiglu = swiglu,
-    .rotate = rotate,
+    .rotate_neighbours = rotate_neighbours,
+    .rotate_halves = rotate_halves,
     .narrow = narrow,
     .widen = widen};
 

@@ -109,6 +109,11 @@ void pack_q4(const std::byte* row, int64_t cols, bool has_min, std::byte* panel,
   }
 }
 
+// A row's stride, off multiples of 4 KiB: see Activations.
+int64_t row_stride(int64_t cols) {
+  return (cols + 15) / 16 * 16 + 16;
+}
+
 // Memory that grows and stays.
 class Scratch {
  public:
@@ -124,14 +129,13 @@ class Scratch {
   AlignedBuffer<float> buffer_;
   int64_t size_ = 0;
 };
-thread_local Scratch expanded_panel;  // of the thread that computes
-thread_local Scratch prepared_rows;   // of the thread that calls apply()
+thread_local Scratch expanded_panel, input_rows;
 
 }  // namespace
 
 Activations::Activations(int64_t num_rows, int64_t cols)
     : num_rows_(num_rows),
-      stride_((cols + 15) / 16 * 16 + 16),
+      stride_(row_stride(cols)),
       values_(static_cast<size_t>(num_rows * stride_)) {}
 
 Linear::Linear(std::initializer_list<const Matrix*> parts, ThreadPool& pool, WeightMemory& memory)
@@ -175,29 +179,39 @@ void Linear::pack_row(const Matrix* part, int64_t part_row, std::byte* panel, in
   }
 }
 
-void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& x, int64_t num_rows,
-                   Activations& out, bool accumulate) const {
-  const float* rows = x.row(0);
-  int64_t stride = x.stride();
-  if (format_ == PanelFormat::kQ4) {
-    stride = prepared_floats(cols_);
-    float* prepared = prepared_rows.of(num_rows * stride);
-    pool.run_ranges(num_rows, 16, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r)
-        kernels.prepare_q4(x.row(r), cols_, prepared + r * stride);
-    });
-    rows = prepared;
-  }
-  const auto product = kernels.product[static_cast<size_t>(format_)];
-  // A task is some panels: for one row of a small matrix a panel is too little to hand over. Few
-  // rows wait for memory, which is at its best when a thread reads all its panels in one run.
+void Linear::apply(const Kernels& kernels, ThreadPool& pool, const MakeRow& make_row,
+                   int64_t num_rows, Activations& out, bool accumulate) const {
+  const bool is_q4 = format_ == PanelFormat::kQ4;
+  const int64_t stride = row_stride(is_q4 ? prepared_floats(cols_) : cols_);
+  const auto make_rows = [&](float* rows, int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* row = rows + r * stride;
+      make_row(r, row);
+      if (is_q4) kernels.prepare_q4(row, cols_, row);
+    }
+  };
+  // Few rows wait for memory, which is at its best when a thread reads all its panels in one run;
+  // and making a row takes no longer than fetching it from the thread that made it. A task is some
+  // panels: for one row of a small matrix a panel is too little to hand over.
   constexpr int64_t kGrainFlops = 1 << 16, kFewRows = 4;
-  const int32_t parts_per_thread = num_rows <= kFewRows ? 1 : 4;
+  const bool few = num_rows <= kFewRows;
   const int64_t panel_flops = 2 * cols_ * kPanelWidth * std::max<int64_t>(num_rows, 1);
   const int64_t grain = (kGrainFlops + panel_flops - 1) / panel_flops;
+  float* shared_rows = nullptr;
+  if (!few) {
+    shared_rows = input_rows.of(num_rows * stride);
+    pool.run_ranges(num_rows, 16,
+                    [&](int64_t begin, int64_t end) { make_rows(shared_rows, begin, end); });
+  }
+  const auto product = kernels.product[static_cast<size_t>(format_)];
   pool.run_ranges(
       num_panels_, grain,
       [&](int64_t begin, int64_t end) {
+        float* rows = shared_rows;
+        if (few) {
+          rows = input_rows.of(num_rows * stride);
+          make_rows(rows, 0, num_rows);
+        }
         const int64_t column = begin * kPanelWidth;
         product({.x = rows,
                  .x_stride = stride,
@@ -210,7 +224,7 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const Activations& 
                  .accumulate = accumulate,
                  .scratch = expanded_panel.of(scratch_floats(cols_))});
       },
-      parts_per_thread);
+      few ? 1 : 4);
 }
 
 void Linear::copy_row(const Kernels& kernels, int64_t r, float* values) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <new>
@@ -64,8 +65,11 @@ class Linear {
   // Bytes a product reads, without padding.
   int64_t weight_bytes() const { return rows_ * panel_bytes() / kPanelWidth; }
 
-  // out[r, :] (+)= W x[r, :] for r in [0, num_rows).
-  void apply(const Kernels& kernels, ThreadPool& pool, const Activations& x, int64_t num_rows,
+  // Writes row r of the input, [cols]. May be called for the same row by several threads.
+  using MakeRow = std::function<void(int64_t r, float* row)>;
+
+  // out[r, :] (+)= W x[r, :] for r in [0, num_rows), where make_row(r) writes x[r, :].
+  void apply(const Kernels& kernels, ThreadPool& pool, const MakeRow& make_row, int64_t num_rows,
              Activations& out, bool accumulate = false) const;
   // Row `r` of W as fp32: an embedding.
   void copy_row(const Kernels& kernels, int64_t r, float* values) const;

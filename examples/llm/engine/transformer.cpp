@@ -82,13 +82,14 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
 
   const int64_t rows = options.max_tokens;
   x_ = Activations(rows, config_.dim);
-  normed_ = Activations(rows, config_.dim);
   qkv_ = Activations(rows, blocks_.front().qkv.rows());
-  attended_ = Activations(rows, config_.num_query_heads * config_.head_dim);
   gate_up_ = Activations(rows, 2 * config_.hidden_dim);
-  if (attention_.spec().dtype != DType::kFloat32) {
+  const int64_t attended = config_.num_query_heads * config_.head_dim;
+  if (attention_.spec().dtype == DType::kFloat32) {
+    attended_ = Activations(rows, attended);
+  } else {
     qkv16_.resize(static_cast<size_t>(rows * blocks_.front().qkv.rows()));
-    attended16_.resize(static_cast<size_t>(rows * config_.num_query_heads * config_.head_dim));
+    attended16_.resize(static_cast<size_t>(rows * attended));
   }
 }
 
@@ -121,12 +122,11 @@ void Transformer::find_rotations(const Step& step) {
   });
 }
 
-void Transformer::norm(const Activations& x, int64_t num_rows, const std::vector<float>& weight,
-                       Activations& out) {
-  pool_.run_ranges(num_rows, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r)
-      kernels_.rms_norm(x.row(r), weight.data(), config_.rms_norm_eps, config_.dim, out.row(r));
-  });
+// Rows of x_, normalised.
+Linear::MakeRow Transformer::normed(const std::vector<float>& weight) const {
+  return [this, &weight](int64_t r, float* row) {
+    kernels_.rms_norm(x_.row(r), weight.data(), config_.rms_norm_eps, config_.dim, row);
+  };
 }
 
 // Rotates the query and key heads of qkv_ and narrows them to the attention's type.
@@ -134,16 +134,15 @@ Transformer::Heads Transformer::prepare_heads(int64_t num_tokens) {
   const int64_t head_dim = config_.head_dim, pairs = head_dim / 2;
   const int64_t num_rotated = config_.num_query_heads + config_.num_kv_heads;
   const int64_t width = (num_rotated + config_.num_kv_heads) * head_dim;
-  const bool halves = config_.rope_style == RopeStyle::kHalves;
+  const auto rotate = config_.rope_style == RopeStyle::kHalves ? kernels_.rotate_halves
+                                                               : kernels_.rotate_neighbours;
   const DType dtype = attention_.spec().dtype;
   const bool narrow = dtype != DType::kFloat32;
   pool_.run_ranges(num_tokens, 16, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      for (int64_t head = 0; head < num_rotated; ++head) {
-        float* first = qkv_.row(t) + head * head_dim;
-        kernels_.rotate(first, first + (halves ? pairs : 1), halves ? 1 : 2,
-                        cosines_.data() + t * pairs, sines_.data() + t * pairs, pairs);
-      }
+      for (int64_t head = 0; head < num_rotated; ++head)
+        rotate(qkv_.row(t) + head * head_dim, cosines_.data() + t * pairs,
+               sines_.data() + t * pairs, pairs);
       if (narrow) kernels_.narrow(qkv_.row(t), dtype, width, qkv16_.data() + t * width);
     }
   });
@@ -164,7 +163,7 @@ Transformer::Heads Transformer::prepare_heads(int64_t num_tokens) {
               {num_tokens, config_.num_query_heads, head_dim}, {out_stride, head_dim, 1})};
 }
 
-// Leaves the block's attention in attended_.
+// Leaves the block's attention in heads.out.
 void Transformer::attend(const Step& step, const Block& block, const Heads& heads) {
   const double start = now();
   attention_.write_kv({.k = heads.k,
@@ -181,28 +180,31 @@ void Transformer::attend(const Step& step, const Block& block, const Heads& head
                           .out = heads.out,
                           .workspace = {scratch, space}});
   time_.attention += now() - start;
-  if (heads.out.dtype == DType::kFloat32) return;
+}
+
+void Transformer::copy_attended(int64_t token, float* row) const {
   const int64_t width = config_.num_query_heads * config_.head_dim;
-  pool_.run_ranges(step.num_tokens(), 16, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t)
-      kernels_.widen(attended16_.data() + t * width, heads.out.dtype, width, attended_.row(t));
-  });
+  if (attention_.spec().dtype == DType::kFloat32)
+    std::memcpy(row, attended_.row(token), static_cast<size_t>(width) * sizeof(float));
+  else
+    kernels_.widen(attended16_.data() + token * width, attention_.spec().dtype, width, row);
 }
 
 void Transformer::run_block(const Step& step, Block& block) {
   const int64_t num_tokens = step.num_tokens(), hidden = config_.hidden_dim;
-  norm(x_, num_tokens, block.attention_norm, normed_);
-  block.qkv.apply(kernels_, pool_, normed_, num_tokens, qkv_);
+  const auto apply = [&](const Linear& linear, const Linear::MakeRow& make_row, Activations& out,
+                         bool accumulate) {
+    linear.apply(kernels_, pool_, make_row, num_tokens, out, accumulate);
+  };
+  apply(block.qkv, normed(block.attention_norm), qkv_, false);
   attend(step, block, prepare_heads(num_tokens));
-  block.attention_out.apply(kernels_, pool_, attended_, num_tokens, x_, /*accumulate=*/true);
-
-  norm(x_, num_tokens, block.ffn_norm, normed_);
-  block.gate_up.apply(kernels_, pool_, normed_, num_tokens, gate_up_);
-  pool_.run_ranges(num_tokens, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t)
-      kernels_.swiglu(gate_up_.row(t), gate_up_.row(t) + hidden, hidden);
-  });
-  block.down.apply(kernels_, pool_, gate_up_, num_tokens, x_, /*accumulate=*/true);
+  apply(
+      block.attention_out, [this](int64_t r, float* row) { copy_attended(r, row); }, x_, true);
+  apply(block.gate_up, normed(block.ffn_norm), gate_up_, false);
+  const auto swiglu = [&](int64_t r, float* row) {
+    kernels_.swiglu(gate_up_.row(r), gate_up_.row(r) + hidden, hidden, row);
+  };
+  apply(block.down, swiglu, x_, true);
 }
 
 TensorView Transformer::forward(const Step& step) {
@@ -235,10 +237,9 @@ TensorView Transformer::forward(const Step& step) {
     if (from != r)
       std::memcpy(x_.row(r), x_.row(from), static_cast<size_t>(config_.dim) * sizeof(float));
   }
-  norm(x_, num_rows, final_norm_, normed_);
   const Linear& output = config_.tied_embeddings ? embedding_ : output_;
   if (logits_.num_rows() < num_rows) logits_ = Activations(num_rows, config_.vocab_size);
-  output.apply(kernels_, pool_, normed_, num_rows, logits_);
+  output.apply(kernels_, pool_, normed(final_norm_), num_rows, logits_);
   time_.total += now() - start;
   return TensorView::strided(logits_.row(0), DType::kFloat32, {num_rows, config_.vocab_size},
                              {logits_.stride(), 1});

@@ -71,10 +71,10 @@ class Transformer {
   };
 
   void find_rotations(const Step& step);
-  void norm(const Activations& x, int64_t num_rows, const std::vector<float>& weight,
-            Activations& out);
+  Linear::MakeRow normed(const std::vector<float>& weight) const;
   Heads prepare_heads(int64_t num_tokens);
   void attend(const Step& step, const Block& block, const Heads& heads);
+  void copy_attended(int64_t token, float* row) const;
   void run_block(const Step& step, Block& block);
 
   ModelConfig config_;
@@ -94,7 +94,7 @@ class Transformer {
   std::unique_ptr<rapt::Plan> plan_;
   std::vector<std::byte> workspace_;
   std::vector<float> cosines_, sines_;  // [T, head_dim / 2]
-  Activations x_, normed_, qkv_, attended_, gate_up_, logits_;
+  Activations x_, qkv_, attended_, gate_up_, logits_;
   std::vector<uint16_t> qkv16_, attended16_;  // 16-bit caches: what the attention reads and writes
   ForwardTime time_;
 };

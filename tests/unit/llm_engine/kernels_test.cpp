@@ -214,8 +214,8 @@ TEST(EngineKernels, swiglu_agrees_with_its_definition_over_the_whole_range) {
   for (const float v : test::noise(1000, 7)) gate.push_back(v * 20);
   const std::vector<float> up = test::noise(gate.size(), 8);
   for (const rapt::CpuIsa isa : test::levels()) {
-    std::vector<float> out = gate;
-    kernels_for(isa).swiglu(out.data(), up.data(), static_cast<int64_t>(out.size()));
+    std::vector<float> out(gate.size());
+    kernels_for(isa).swiglu(gate.data(), up.data(), static_cast<int64_t>(gate.size()), out.data());
     for (size_t i = 0; i < gate.size(); ++i) {
       const double expected = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
       ASSERT_NEAR(out[i], expected, 1e-6 * std::fabs(expected) + 1e-34) << gate[i];
@@ -224,17 +224,29 @@ TEST(EngineKernels, swiglu_agrees_with_its_definition_over_the_whole_range) {
 }
 
 TEST(EngineKernels, rotate_turns_pairs_and_halves_by_their_angles) {
-  const std::vector<float> cosines = {std::cos(0.3f), std::cos(2.0f)};
-  const std::vector<float> sines = {std::sin(0.3f), std::sin(2.0f)};
-  for (const rapt::CpuIsa isa : test::levels()) {
-    std::vector<float> pairs = {1, 0, 0, 2}, halves = {1, 0, 0, 2};
-    kernels_for(isa).rotate(pairs.data(), pairs.data() + 1, 2, cosines.data(), sines.data(), 2);
-    kernels_for(isa).rotate(halves.data(), halves.data() + 2, 1, cosines.data(), sines.data(), 2);
-    const float expected_pairs[] = {cosines[0], sines[0], -2 * sines[1], 2 * cosines[1]};
-    const float expected_halves[] = {cosines[0], -2 * sines[1], sines[0], 2 * cosines[1]};
-    for (int i = 0; i < 4; ++i) {
-      EXPECT_NEAR(pairs[static_cast<size_t>(i)], expected_pairs[i], 1e-6);
-      EXPECT_NEAR(halves[static_cast<size_t>(i)], expected_halves[i], 1e-6);
+  for (const int64_t n : {1, 2, 8, 16, 20, 37}) {
+    const std::vector<float> head = test::noise(static_cast<size_t>(2 * n), 12);
+    std::vector<float> cosines, sines;
+    for (int64_t i = 0; i < n; ++i) {
+      cosines.push_back(std::cos(0.3f * static_cast<float>(i + 1)));
+      sines.push_back(std::sin(0.3f * static_cast<float>(i + 1)));
+    }
+    for (const rapt::CpuIsa isa : test::levels()) {
+      std::vector<float> neighbours = head, halves = head;
+      kernels_for(isa).rotate_neighbours(neighbours.data(), cosines.data(), sines.data(), n);
+      kernels_for(isa).rotate_halves(halves.data(), cosines.data(), sines.data(), n);
+      for (int64_t i = 0; i < n; ++i) {
+        const auto expect_turned = [&](const std::vector<float>& turned, int64_t a, int64_t b) {
+          const auto at = [](int64_t k) { return static_cast<size_t>(k); };
+          const double angle = 0.3 * static_cast<double>(i + 1);
+          EXPECT_NEAR(turned[at(a)], head[at(a)] * std::cos(angle) - head[at(b)] * std::sin(angle),
+                      1e-6);
+          EXPECT_NEAR(turned[at(b)], head[at(a)] * std::sin(angle) + head[at(b)] * std::cos(angle),
+                      1e-6);
+        };
+        expect_turned(neighbours, 2 * i, 2 * i + 1);
+        expect_turned(halves, i, i + n);
+      }
     }
   }
 }

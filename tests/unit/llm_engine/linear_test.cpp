@@ -75,7 +75,8 @@ TEST(Linear, is_its_parts_one_after_the_other) {
       }
       for (const int64_t tokens : {int64_t{2}, kMostTokens}) {
         Activations out(tokens, 47);
-        linear.apply(kernels, pool, x, tokens, out);
+        const auto copy = [&](int64_t r, float* row) { std::copy_n(x.row(r), kCols, row); };
+        linear.apply(kernels, pool, copy, tokens, out);
         for (int64_t t = 0; t < tokens; ++t) {
           for (int64_t r = 0; r < 47; ++r) {
             double sum = 0, bound = 0;
