@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "llm/engine/kernels.hpp"
+#include "llm/engine/large_memory.hpp"
 #include "llm/engine/thread_pool.hpp"
-#include "llm/engine/weight_memory.hpp"
 #include "llm/model/matrix.hpp"
 
 namespace llm {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "llm/model/failure.hpp"
@@ -18,13 +17,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Uninitialised: a page costs memory when it is first written.
-std::unique_ptr<std::byte[]> allocate_cache(int64_t layer_bytes, int64_t num_layers,
-                                            int64_t num_pages) {
+LargeMemory allocate_cache(int64_t layer_bytes, int64_t num_layers, int64_t num_pages) {
   int64_t bytes;
-  std::unique_ptr<std::byte[]> cache;
-  if (!__builtin_mul_overflow(layer_bytes, num_layers, &bytes))
-    cache.reset(new (std::nothrow) std::byte[static_cast<size_t>(bytes)]);
+  LargeMemory cache;
+  if (!__builtin_mul_overflow(layer_bytes, num_layers, &bytes)) cache = allocate_large(bytes);
   if (!cache)
     fail(rapt::ErrorCode::kOutOfMemory, "no memory for a KV cache of ", num_pages, " pages, ",
          layer_bytes, " bytes in each of ", num_layers,

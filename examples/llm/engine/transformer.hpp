@@ -88,7 +88,7 @@ class Transformer {
   Linear output_;  // empty if the embedding is the output matrix
   std::vector<float> final_norm_;
   std::vector<Block> blocks_;
-  std::unique_ptr<std::byte[]> cache_;
+  LargeMemory cache_;
 
   // Of the step at hand.
   std::unique_ptr<rapt::Plan> plan_;
