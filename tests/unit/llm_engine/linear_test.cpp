@@ -125,9 +125,5 @@ TEST(WeightMemory, gives_lines_of_its_own_one_after_the_other) {
   EXPECT_EQ(bytes, size_t{128 + 64 + (1 << 20) + (40 << 20) + 64 + (1 << 20)});
 }
 
-TEST(LargeMemory, too_much_is_null_not_an_exception) {
-  EXPECT_EQ(allocate_large(int64_t{1} << 60), nullptr);
-}
-
 }  // namespace
 }  // namespace llm
