@@ -42,6 +42,11 @@ constexpr int64_t prepared_floats(int64_t depth) {
   return depth + depth / kQuantisedDepth;
 }
 
+// So many bytes ahead of what they multiply, products of few rows ask memory for. Whoever has
+// something to do before such a product may ask for the first ones.
+constexpr int64_t kPrefetchBytes = 8192;
+constexpr int64_t kCacheLine = 64;
+
 // out[r, 0..num_columns) (+)= x[r, :] · panels for rows r of x.
 struct PanelProduct {
   const float* x;  // [num_rows, depth]; for kQ4 rows that prepare_q4 made

@@ -240,7 +240,7 @@ template <typename Format, int kRows>
   // A sum waits for its last multiply-add: with few of them, two blocks take turns. The lines are
   // then no longer read in their order, and the processor doesn't see what comes.
   constexpr int kBlocks = kIsQuantised<Format> && kRows * kVectors <= 4 ? 2 : 1;
-  constexpr int64_t kBytes = kBlocks * Format::kBytes, kAhead = 8192, kLine = 64;
+  constexpr int64_t kBytes = kBlocks * Format::kBytes;
   const float* x = p.x + first_row * p.x_stride;
   const float* x_sums = x + p.depth;
   const int64_t num_blocks = p.depth / Format::kDepth;
@@ -249,7 +249,8 @@ template <typename Format, int kRows>
   for (; i + kBlocks <= num_blocks; i += kBlocks) {
     const std::byte* at = panel + i * Format::kBytes;
     if constexpr (kBlocks > 1)
-      for (int64_t line = 0; line < kBytes; line += kLine) __builtin_prefetch(at + kAhead + line);
+      for (int64_t line = 0; line < kBytes; line += kCacheLine)
+        __builtin_prefetch(at + kPrefetchBytes + line);
     add_blocks<Format, kRows, kBlocks>(at, x + i * Format::kDepth, x_sums + i, p.x_stride, sums);
   }
   for (; i < num_blocks; ++i)

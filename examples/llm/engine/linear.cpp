@@ -207,8 +207,11 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const MakeRow& make
   pool.run_ranges(
       num_panels_, grain,
       [&](int64_t begin, int64_t end) {
+        const std::byte* panels = panels_ + begin * panel_bytes();
         float* rows = shared_rows;
         if (few) {
+          for (int64_t line = 0; line < kPrefetchBytes; line += kCacheLine)
+            __builtin_prefetch(panels + line);
           rows = input_rows.of(num_rows * stride);
           make_rows(rows, 0, num_rows);
         }
@@ -217,7 +220,7 @@ void Linear::apply(const Kernels& kernels, ThreadPool& pool, const MakeRow& make
                  .x_stride = stride,
                  .num_rows = num_rows,
                  .depth = cols_,
-                 .panels = panels_ + begin * panel_bytes(),
+                 .panels = panels,
                  .out = out.row(0) + column,
                  .out_stride = out.stride(),
                  .num_columns = std::min(end * kPanelWidth, rows_) - column,
