@@ -44,8 +44,11 @@ inline void write_row(const Problem& problem, const Request& request, const Work
   T* const out = reinterpret_cast<T*>(problem.out + token * problem.out_token_stride +
                                       query_head * problem.out_head_stride);
   // + 0: a hidden key's probability 0 may have turned a -0 into 0.
-  for (int dim = 0; dim < dims; dim += kWidth)
-    store(out + dim, load(o + dim) * set1(norm) + zero(), first_lanes(dims - dim));
+  const int whole = dims / kWidth * kWidth;
+  for (int dim = 0; dim < whole; dim += kWidth)
+    store(out + dim, load(o + dim) * set1(norm) + zero());
+  if (whole < dims)
+    store(out + whole, load(o + whole) * set1(norm) + zero(), first_lanes(dims - whole));
   if (problem.lse)
     *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
                               query_head * problem.lse_head_stride +

@@ -107,14 +107,21 @@ inline Vec widen(BFloat, __m256i bits) {
 inline __m256i narrow(Half, Vec x) {
   return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-// By integers: the AVX-512 BF16 instruction takes subnormals for zero.
-inline __m256i narrow(BFloat, Vec x) {
+inline __m256i narrow_by_integers(BFloat, Vec x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff)));
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
   const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_blend_epi32(nan, rounded, quiet), 16));
+}
+// The instruction of AVX512-BF16, where this is compiled for it, takes subnormals for zero.
+inline __m256i narrow(BFloat, Vec x) {
+#if defined(__AVX512BF16__)
+  constexpr int kSubnormal = 0x20;
+  if (_mm512_fpclass_ps_mask(x, kSubnormal) == 0) return (__m256i)_mm512_cvtneps_pbh(x);
+#endif
+  return narrow_by_integers(BFloat{}, x);
 }
 
 template <typename T>

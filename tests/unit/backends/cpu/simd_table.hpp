@@ -31,7 +31,7 @@ struct SimdTable {
 
 extern const SimdTable kBaselineSimd;
 #if defined(__x86_64__)
-extern const SimdTable kAvx2Simd, kAvx512Simd;
+extern const SimdTable kAvx2Simd, kAvx512Simd, kAvx512Bf16Simd;
 #endif
 
 }  // namespace rapt::test

@@ -20,7 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 std::vector<const SimdTable*> runnable_tables() {
   std::vector<const SimdTable*> all = {&kBaselineSimd};
 #if defined(__x86_64__)
-  for (const SimdTable* table : {&kAvx2Simd, &kAvx512Simd})
+  for (const SimdTable* table : {&kAvx2Simd, &kAvx512Simd, &kAvx512Bf16Simd})
     if (table->isa <= host_cpu().isa) all.push_back(table);
 #endif
   return all;
