@@ -10,111 +10,106 @@ namespace {
 struct Bf16Rows {
   using Query = BFloat;
   using Probability = BFloat;
-  static constexpr int kValueStep = 2 * kWidth;
+  static constexpr int kStep = 2 * kWidth;
 
-  static void store_query(BFloat* query, const BFloat* row, int dim) {
-    __builtin_memcpy(query, row, static_cast<size_t>(dim) * sizeof(BFloat));
+  // Row r of a tile of kRows query rows; `tile` is cleared.
+  template <int kRows>
+  static void store_query(BFloat* tile, int r, const BFloat* row, int dim) {
+    for (int d = 0; d < dim; d += kStep)
+      __builtin_memcpy(tile + d * kRows + r * kStep, row + d,
+                       static_cast<size_t>(smaller(kStep, dim - d)) * sizeof(BFloat));
   }
 
   template <int kRows, int kKeys>
-  static Vec scores(const BFloat* query, int64_t query_stride, const std::byte* const* keys,
-                    int64_t offset, int dim) {
+  [[gnu::always_inline]] static Vec scores(const BFloat* tile, const std::byte* const* keys,
+                                           int64_t offset, int dim, LookAhead& ahead) {
     Vec sums[kWidth];
-#pragma GCC unroll 16
-    for (Vec& sum : sums) sum = zero();
+    unroll<kWidth>([&](auto i) { sums[i] = zero(); });
+    const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
+      ahead.keep_ahead<kKeys * kStep* int{sizeof(BFloat)}>();
+      Pairs q[kRows];
+      unroll<kRows>([&](auto r) { q[r] = load_pairs(tile + d * kRows + r * kStep); });
+      unroll<kKeys>([&](auto k) {
+        const Pairs key = load_pairs(row_at<BFloat>(keys[k], offset) + d, tail...);
+        unroll<kRows>([&](auto r) { sums[r * kKeys + k] = dot(sums[r * kKeys + k], q[r], key); });
+      });
+    };
     int d = 0;
-    for (; d + 2 * kWidth <= dim; d += 2 * kWidth) {
-      Pairs key[kKeys];
-#pragma GCC unroll 16
-      for (int k = 0; k < kKeys; k++) key[k] = load_pairs(row_at<BFloat>(keys[k], offset) + d);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; r++) {
-        const Pairs q = load_pairs(query + r * query_stride + d);
-#pragma GCC unroll 16
-        for (int k = 0; k < kKeys; k++) sums[r * kKeys + k] = dot(sums[r * kKeys + k], q, key[k]);
-      }
-    }
-    if (d < dim) {
-      const Mask tail = first_lanes((dim - d) / 2);
-#pragma GCC unroll 16
-      for (int k = 0; k < kKeys; k++) {
-        const Pairs key = load_pairs(row_at<BFloat>(keys[k], offset) + d, tail);
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; r++)
-          sums[r * kKeys + k] =
-              dot(sums[r * kKeys + k], load_pairs(query + r * query_stride + d), key);
-      }
-    }
+    for (; d + kStep <= dim; d += kStep) step(d);
+    if (d < dim) step(d, first_lanes((dim - d) / 2));
     return lane_sums(sums);
   }
+
+  static Vec exp2(Vec x) { return exp2_fast(x); }
 
   static void store_probabilities(BFloat* out, const Vec* p, int count) {
     for (int i = 0; i < count; i += 2) store_narrowed(out + i * kWidth, p[i], p[i + 1]);
   }
 
   // Output rows are kept laced: load_output() puts them in order.
-  template <int kRows, typename Prefetch>
-  static void accumulate(float* out, int64_t out_stride, const float* decay,
-                         const BFloat* probability, int64_t probability_stride,
-                         const std::byte* const* values, int num_keys, int64_t offset, int dim,
-                         const std::byte* zeros, Prefetch prefetch) {
+  template <int kRows, int kTileRows>
+  [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<BFloat>& values,
+                                                int dim, LookAhead& ahead) {
     constexpr int kMaxGroups = kRows == 4 ? 2 : 4;
     int d = 0;
-    auto take = [&]<int kGroups>(int last_elements) {
-      accumulate_groups<kRows, kGroups>(out + d, out_stride, decay, probability, probability_stride,
-                                        values, num_keys, offset + d * int64_t{sizeof(BFloat)},
-                                        zeros, last_elements, prefetch);
-      d += kGroups * kValueStep;
+    for (; d + kMaxGroups * kStep <= dim; d += kMaxGroups * kStep)
+      add_groups<kRows, kTileRows, kMaxGroups>(out, values, d, dim, ahead);
+    if (d < dim) add_rest<kRows, kTileRows>(out, values, d, dim, ahead);
+  }
+
+  // The steps from d on that accumulate() doesn't take.
+  template <int kRows, int kTileRows>
+  [[gnu::noinline]] static void add_rest(float* out, const WeightedValues<BFloat>& values, int d,
+                                         int dim, LookAhead& ahead) {
+    if constexpr (kRows < 4)
+      for (; d + 2 * kStep <= dim; d += 2 * kStep)
+        add_groups<kRows, kTileRows, 2>(out, values, d, dim, ahead);
+    for (; d < dim; d += kStep) add_groups<kRows, kTileRows, 1>(out, values, d, dim, ahead);
+  }
+
+  // kGroups steps from d on, two vectors each.
+  template <int kRows, int kTileRows, int kGroups>
+  [[gnu::always_inline]] static void add_groups(float* out, const WeightedValues<BFloat>& values,
+                                                int d, int dim, LookAhead& ahead) {
+    constexpr int kVecs = 2 * kGroups;
+    const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
+    const int64_t offset = values.offset + d * int64_t{sizeof(BFloat)};
+    Vec sums[kRows][kVecs];
+    unroll<kRows>([&](auto r) { unroll<kVecs>([&](auto i) { sums[r][i] = load(vec(r, i)); }); });
+    if (values.decay)
+      unroll<kRows>([&](auto r) {
+        const Vec decay = set1(values.decay[r]);
+        unroll<kVecs>([&](auto i) { sums[r][i] = sums[r][i] * decay; });
+      });
+    const auto add_pair = [&](int k, const BFloat* low, const BFloat* high)
+        __attribute__((always_inline)) {
+      ahead.keep_ahead<2 * kGroups * kStep* int{sizeof(BFloat)}>();
+      Pairs p[kRows];
+      unroll<kRows>([&](auto r) {
+        p[r] = broadcast_pair(values.probabilities + r * kProbabilityStride + k);
+      });
+      unroll<kGroups>([&](auto g) {
+        const LacedPairs value = kGroups > 1 || d + kStep <= dim
+                                     ? lace(low + g * kStep, high + g * kStep)
+                                     : lace(low + g * kStep, high + g * kStep, dim - d);
+        unroll<kRows>([&](auto r) {
+          sums[r][2 * g] = dot(sums[r][2 * g], p[r], value.first);
+          sums[r][2 * g + 1] = dot(sums[r][2 * g + 1], p[r], value.second);
+        });
+      });
     };
-    while (d + kMaxGroups * kValueStep <= dim) take.template operator()<kMaxGroups>(kValueStep);
-    if constexpr (kMaxGroups > 2)
-      if (d + 2 * kValueStep <= dim) take.template operator()<2>(kValueStep);
-    while (d < dim) take.template operator()<1>(smaller(kValueStep, dim - d));
+    const std::byte* const* token = values.tokens;
+    int k = 0;
+    for (; k + 2 <= values.num_keys; k += 2)
+      add_pair(k, row_at<BFloat>(token[k], offset), row_at<BFloat>(token[k + 1], offset));
+    // An odd last key is paired with zeros, whose probability is 0 too.
+    if (k < values.num_keys)
+      add_pair(k, row_at<BFloat>(token[k], offset), reinterpret_cast<const BFloat*>(values.zeros));
+    unroll<kRows>([&](auto r) { unroll<kVecs>([&](auto i) { store(vec(r, i), sums[r][i]); }); });
   }
 
-  // kGroups groups of kValueStep elements, the last of last_elements.
-  template <int kRows, int kGroups, typename Prefetch>
-  static void accumulate_groups(float* out, int64_t out_stride, const float* decay,
-                                const BFloat* probability, int64_t probability_stride,
-                                const std::byte* const* values, int num_keys, int64_t offset,
-                                const std::byte* zeros, int last_elements, Prefetch prefetch) {
-    Vec sums[kRows][2 * kGroups];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r++)
-#pragma GCC unroll 16
-      for (int i = 0; i < 2 * kGroups; i++)
-        sums[r][i] = load(out + r * out_stride + i * kWidth) * set1(decay[r]);
-    for (int k = 0; k < num_keys; k += 2) {
-      prefetch(2 * kGroups);  // as many lines as are read here
-      const BFloat* low = row_at<BFloat>(values[k], offset);
-      // An odd last key is paired with zeros, whose probability is 0 too.
-      const BFloat* high = k + 1 < num_keys ? row_at<BFloat>(values[k + 1], offset)
-                                            : reinterpret_cast<const BFloat*>(zeros);
-      LacedPairs value[kGroups];
-#pragma GCC unroll 16
-      for (int g = 0; g < kGroups; g++) {
-        const bool whole = g + 1 < kGroups || last_elements == kValueStep;
-        value[g] = whole ? lace(low + g * kValueStep, high + g * kValueStep)
-                         : lace(low + g * kValueStep, high + g * kValueStep, last_elements);
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; r++) {
-        const Pairs p = broadcast_pair(probability + r * probability_stride + k);
-#pragma GCC unroll 16
-        for (int g = 0; g < kGroups; g++) {
-          sums[r][2 * g] = dot(sums[r][2 * g], p, value[g].first);
-          sums[r][2 * g + 1] = dot(sums[r][2 * g + 1], p, value[g].second);
-        }
-      }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r++)
-#pragma GCC unroll 16
-      for (int i = 0; i < 2 * kGroups; i++) store(out + r * out_stride + i * kWidth, sums[r][i]);
-  }
-
-  static void load_output(const float* out, Vec* vecs) {
-    unlace(load(out), load(out + kWidth), vecs);
+  static void load_output(const float* out, int64_t vec_stride, Vec* vecs) {
+    unlace(load(out), load(out + vec_stride), vecs);
   }
 };
 

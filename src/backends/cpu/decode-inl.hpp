@@ -3,11 +3,9 @@
 // Traffic: a key of a KV head is read once, for all query heads of its group and all query tokens
 // (rows); 2 * D * sizeof(T) bytes for 4 * D * rows flops. Keys are taken in blocks at absolute
 // multiples of kBlockKeys, all KV heads of the work at each block, since a page's heads are
-// neighbours in memory: 16 tokens of 8 heads of 128 bf16 are one run of 32 KiB. While some KiB are
-// computed the next are prefetched through the page table, in the order they lie in memory; the
-// processor's own prefetcher stops at every page. (Prefetching a whole block ahead, into L2, gave
-// two thirds of the bandwidth: every line then misses L1 twice.) Accumulators (heads * rows * D
-// floats) stay in the innermost caches.
+// neighbours in memory: 16 tokens of 8 heads of 128 bf16 are one run of 32 KiB. LookAhead asks for
+// what comes next through the page table, since the processor's own prefetcher stops at every page.
+// Accumulators (heads * rows * D floats) stay in the innermost caches.
 //
 // A row's arithmetic depends on its own visible keys alone, never on the rows and heads beside it:
 // lanes stand for absolute key positions, and where rows see different keys of a block, each takes
@@ -16,6 +14,7 @@
 
 #include "backends/cpu/float_rows-inl.hpp"
 #include "backends/cpu/kernels.hpp"
+#include "backends/cpu/look_ahead-inl.hpp"
 #include "backends/cpu/softmax-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
@@ -23,37 +22,46 @@ namespace rapt::cpu {
 namespace {
 
 constexpr int kMaxDecodeRows = 16;
-constexpr int kBlockKeys = 32;  // as many as bits of a mask
+constexpr int kValueTokens = 16;  // whose values are added in one go where heads are neighbours
 // Room for a tile of keys that begins at the last one.
 constexpr int kScoreStride = kBlockKeys + kWidth;
-constexpr int64_t kCacheLine = 64;
 
-constexpr float kNoDecay[kMaxDecodeRows] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-constexpr int64_t kBlockScratchBytes =
-    kMaxDecodeRows * (kScoreStride + 2 * kBlockKeys + 1) * int64_t{sizeof(float)};
-
-// Where rows of one call live in scratch; the same for every instruction set and element type up to
-// the padding. All sizes are multiples of 64 bytes.
+// Where a call's rows live in scratch: head by head, as close together as the rows allow, since all
+// of it is to stay in L1 beside the keys that pass through. Bytes; parts begin at multiples of 64.
 struct DecodeLayout {
-  int64_t query_stride, out_stride;             // elements, floats
-  int64_t query_bytes, out_bytes, state_bytes;  // of one head's kMaxDecodeRows rows
-  int64_t zeros_bytes;
+  int64_t query_stride, out_stride;  // elements of a row
+  // From the head's start; its query rows come first.
+  int64_t out, maxima, sums, decays, scores, probabilities;
+  int64_t head_bytes;
 
-  explicit DecodeLayout(const Problem& problem) {
+  DecodeLayout(const Problem& problem, int rows, int query_bytes) {
+    auto place = [at = int64_t{0}](int64_t bytes) mutable {
+      return at = (at + bytes + 63) / 64 * 64;
+    };
     query_stride = round_up_to(problem.head_dim_qk, 32);
     out_stride = round_up_to(problem.head_dim_vo, 32);
-    query_bytes = kMaxDecodeRows * query_stride * int64_t{sizeof(float)};
-    out_bytes = kMaxDecodeRows * out_stride * int64_t{sizeof(float)};
-    state_bytes = kMaxDecodeRows * (1 + kWidth) * int64_t{sizeof(float)};
-    zeros_bytes = out_stride * int64_t{sizeof(float)};
+    out = place(rows * query_stride * query_bytes);
+    maxima = place(rows * out_stride * int64_t{sizeof(float)});
+    sums = place(rows * int64_t{sizeof(float)});
+    decays = place(rows * kWidth * int64_t{sizeof(float)});
+    scores = place(rows * int64_t{sizeof(float)});
+    probabilities = place(rows * kScoreStride * int64_t{sizeof(float)});
+    // An odd number of lines, so that heads don't meet in the same sets of a cache.
+    head_bytes = place(rows * kProbabilityStride * int64_t{sizeof(float)}) | 64;
   }
-  int64_t bytes(int64_t heads) const {
-    return zeros_bytes + heads * (query_bytes + out_bytes + state_bytes + kBlockScratchBytes);
-  }
+
+  int64_t zeros_bytes() const { return out_stride * int64_t{sizeof(float)}; }
 };
 
 inline size_t decode_scratch_bytes(const Problem& problem) {
-  return static_cast<size_t>(DecodeLayout(problem).bytes(problem.num_kv_heads));
+  const DecodeLayout layout(problem, kMaxDecodeRows, sizeof(float));
+  const auto element = static_cast<int64_t>(size_of(problem.dtype));
+  const int64_t pieces = 2 * kBlockKeys * problem.num_kv_heads *
+                             (LookAhead::pieces_of(problem.head_dim_qk * element) +
+                              LookAhead::pieces_of(problem.head_dim_vo * element)) +
+                         LookAhead::kPadding;
+  return static_cast<size_t>(layout.zeros_bytes() + problem.num_kv_heads * layout.head_bytes +
+                             pieces * int64_t{sizeof(void*)});
 }
 
 // Addresses of a block's tokens, head 0; a block is at most kBlockKeys keys, all inside the work.
@@ -70,14 +78,6 @@ class Decoder {
   using Query = typename Rows::Query;
   using Probability = typename Rows::Probability;
 
-  // One head's rows against one block.
-  struct BlockScratch {
-    alignas(64) float scores[kMaxDecodeRows][kScoreStride];
-    alignas(64) Probability probabilities[kMaxDecodeRows][2 * kBlockKeys];
-    alignas(64) float decay[kMaxDecodeRows];
-  };
-  static_assert(sizeof(BlockScratch) <= kBlockScratchBytes);
-
  public:
   Decoder(const Problem& problem, const Request& request, const Work& work,
           const Partials& partials, std::byte* scratch)
@@ -85,61 +85,84 @@ class Decoder {
         request_(request),
         work_(work),
         partials_(partials),
-        layout_(problem),
-        heads_(work.kv_head_end - work.kv_head_begin) {
-    zeros_ = scratch;
-    queries_ = scratch + layout_.zeros_bytes;
-    outs_ = queries_ + heads_ * layout_.query_bytes;
-    states_ = outs_ + heads_ * layout_.out_bytes;
-    blocks_ = states_ + heads_ * layout_.state_bytes;
+        layout_(problem, kMaxDecodeRows, sizeof(Query)),
+        heads_(work.kv_head_end - work.kv_head_begin),
+        scratch_(scratch) {
     const int64_t k_bytes = problem.head_dim_qk * int64_t{sizeof(T)};
     const int64_t v_bytes = problem.head_dim_vo * int64_t{sizeof(T)};
     tokens_first_ = heads_ > 1 && problem.k_head_stride == k_bytes &&
                     problem.v_head_stride == v_bytes && problem.k_token_stride > k_bytes;
-    k_lines_ = static_cast<int>((k_bytes + kCacheLine - 1) / kCacheLine);
-    v_lines_ = static_cast<int>((v_bytes + kCacheLine - 1) / kCacheLine);
+    k_run_ = run_of(k_bytes, problem.k_token_stride);
+    v_run_ = run_of(v_bytes, problem.v_token_stride);
   }
 
   // Rows [row_begin, row_begin + num_rows), at most kMaxDecodeRows.
   void run(int row_begin, int num_rows) {
     row_begin_ = row_begin;
     rows_ = num_rows;
-    tile_rows_ = num_rows == 1 ? 1 : num_rows == 2 ? 2 : 4;
-    padded_rows_ = round_up_to(num_rows, tile_rows_);
-    find_visible();
-    prepare();
-    TokenBlock blocks[2];
-    int current = 0;
-    int first = keys_.begin / kBlockKeys * kBlockKeys;
-    if (keys_.begin < keys_.end) locate(first, blocks[0]);
-    for (; first < keys_.end; first += kBlockKeys, current ^= 1) {
-      TokenBlock& next = blocks[current ^ 1];
-      next.begin = next.end = 0;
-      if (first + kBlockKeys < keys_.end) locate(first + kBlockKeys, next);
-      if (mask(blocks[current])) take(blocks[current], next);
-    }
-    for (int head = 0; head < heads_; head++)
-      for (int r = 0; r < rows_; r++) finish(head, r);
+    if (num_rows == 1) return run_tiled<1>();
+    if (num_rows == 2) return run_tiled<2>();
+    run_tiled<4>();
   }
 
  private:
+  // In tiles of kRows rows.
+  template <int kRows>
+  void run_tiled() {
+    padded_rows_ = round_up_to(rows_, kRows);
+    layout_ = DecodeLayout(problem_, padded_rows_, sizeof(Query));
+    ahead_ = LookAhead(scratch_ + layout_.zeros_bytes() + heads_ * layout_.head_bytes);
+    find_visible();
+    prepare<kRows>();
+    TokenBlock blocks[2];
+    int current = 0;
+    int first = keys_.begin / kBlockKeys * kBlockKeys;
+    if (keys_.begin < keys_.end) {
+      locate(first, blocks[0]);
+      list_block<kRows>(blocks[0]);
+    }
+    for (; first < keys_.end; first += kBlockKeys, current ^= 1) {
+      ahead_.advance();
+      TokenBlock& next = blocks[current ^ 1];
+      next.begin = next.end = 0;
+      if (first + kBlockKeys < keys_.end) locate(first + kBlockKeys, next);
+      if (mask(blocks[current]))
+        take<kRows>(blocks[current], next);
+      else
+        list_block<kRows>(next);
+    }
+    for (int head = 0; head < heads_; head++)
+      for (int r = 0; r < rows_; r++) finish<kRows>(head, r);
+  }
+
   int token_of(int r) const { return (row_begin_ + r) / problem_.group; }
   int64_t query_head_of(int head, int r) const {
     return int64_t{work_.kv_head_begin + head} * problem_.group + (row_begin_ + r) % problem_.group;
   }
   int64_t position_of(int r) const { return token_of(r) + request_.kv_len - request_.query_len; }
-  Query* query(int head) const {
-    return reinterpret_cast<Query*>(queries_ + head * layout_.query_bytes);
+  // What belongs to a head, [padded_rows_, ...]: queries and outputs in tiles, for blocks of keys
+  // the scores and probabilities, and the running softmax: the maximum, kWidth partial sums, and
+  // what the block before decays by.
+  template <typename Part>
+  Part* part(int head, int64_t offset) const {
+    return reinterpret_cast<Part*>(scratch_ + layout_.zeros_bytes() + head * layout_.head_bytes +
+                                   offset);
   }
-  float* out(int head) const { return reinterpret_cast<float*>(outs_ + head * layout_.out_bytes); }
-  float* row_max(int head) const {
-    return reinterpret_cast<float*>(states_ + head * layout_.state_bytes);
+  Query* query(int head) const { return part<Query>(head, 0); }
+  float* out(int head) const { return part<float>(head, layout_.out); }
+  float* maxima(int head) const { return part<float>(head, layout_.maxima); }
+  float* sums(int head) const { return part<float>(head, layout_.sums); }
+  float* decays(int head) const { return part<float>(head, layout_.decays); }
+  float* scores(int head) const { return part<float>(head, layout_.scores); }
+  Probability* probabilities(int head) const {
+    return part<Probability>(head, layout_.probabilities);
   }
-  BlockScratch& scratch_of(int head) const {
-    return *reinterpret_cast<BlockScratch*>(blocks_ + head * kBlockScratchBytes);
+  // Its vectors are kTileRows * kWidth floats apart.
+  template <int kTileRows>
+  float* out_row(int head, int r) const {
+    return out(head) + r / kTileRows * kTileRows * layout_.out_stride + r % kTileRows * kWidth;
   }
-  // kWidth partial sums of each row.
-  float* row_sum(int head) const { return row_max(head) + kMaxDecodeRows; }
+  const std::byte* zeros() const { return scratch_; }
 
   void find_visible() {
     keys_ = {work_.key_end, work_.key_begin};
@@ -151,22 +174,23 @@ class Decoder {
     }
   }
 
+  template <int kRows>
   void prepare() {
-    __builtin_memset(zeros_, 0, static_cast<size_t>(layout_.zeros_bytes));
+    __builtin_memset(scratch_, 0, static_cast<size_t>(layout_.zeros_bytes()));
     for (int head = 0; head < heads_; head++) {
       __builtin_memset(query(head), 0,
                        static_cast<size_t>(padded_rows_) * layout_.query_stride * sizeof(Query));
       __builtin_memset(out(head), 0,
                        static_cast<size_t>(padded_rows_) * layout_.out_stride * sizeof(float));
       for (int r = 0; r < rows_; r++)
-        Rows::store_query(
-            query(head) + r * layout_.query_stride,
+        Rows::template store_query<kRows>(
+            query(head) + r / kRows * kRows * layout_.query_stride, r % kRows,
             row_at<T>(problem_.q, (request_.query_start + token_of(r)) * problem_.q_token_stride +
                                       query_head_of(head, r) * problem_.q_head_stride),
             problem_.head_dim_qk);
       for (int r = 0; r < padded_rows_; r++) {
-        row_max(head)[r] = kMinusInfinity;
-        store(row_sum(head) + r * kWidth, zero());
+        maxima(head)[r] = kMinusInfinity;
+        store(sums(head) + r * kWidth, zero());
       }
     }
   }
@@ -224,153 +248,182 @@ class Decoder {
     return true;
   }
 
-  // `next` is what is prefetched meanwhile.
-  void take(const TokenBlock& block, const TokenBlock& next) {
-    switch (tile_rows_) {
-      case 1:
-        return take_tiled<1>(block, next);
-      case 2:
-        return take_tiled<2>(block, next);
-      default:
-        return take_tiled<4>(block, next);
-    }
-  }
-
-  // K and V are taken in the order they lie in memory, so that what is prefetched next is a run,
-  // and few enough bytes ahead to be still in L1 when its turn comes.
+  // In the order that list_block() gives. Meanwhile `next` is listed, piece by piece: while all of
+  // it was listed, memory would rest.
   template <int kRows>
-  void take_tiled(const TokenBlock& block, const TokenBlock& next) {
-    if (!tokens_first_) {  // a head's tokens are neighbours: head by head
+  void take(const TokenBlock& block, const TokenBlock& next) {
+    const int begin = first_visible_, end = last_visible_ + 1, skipped = begin - block.begin;
+    const int64_t k_pieces = k_run_.pieces(block.end - block.begin);
+    const int64_t pieces = k_pieces + v_run_.pieces(block.end - block.begin);
+    if (!tokens_first_) {
       for (int head = 0; head < heads_; head++) {
-        const bool last = head + 1 == heads_;
-        const TokenBlock& then = last ? next : block;
-        const int then_head = last ? 0 : head + 1;
-        look_ahead(then.k, then.begin, then.end, k_offset(then_head), k_lines_);
-        score<kRows>(block, head, first_visible_, last_visible_ + 1, scratch_of(0));
-        look_ahead(then.v, then.begin, then.end, v_offset(then_head), v_lines_);
-        soften(block, head, scratch_of(0));
-        accumulate<kRows>(block, head, first_visible_, last_visible_ + 1, scratch_of(0));
+        list_head(next, head);
+        ahead_.seek(head * pieces + k_run_.pieces(skipped));
+        score<kRows>(block, head, head + 1, begin, end);
+        ahead_.seek(head * pieces + k_pieces + v_run_.pieces(skipped));
+        accumulate<kRows>(block, head, head + 1, begin, end);
       }
       return;
     }
-    // A token's heads are neighbours: a few tokens of all heads, then the next few.
-    constexpr int kTokens = larger(8, kWidth / kRows);
-    const int end = last_visible_ + 1;
-    for (int i = first_visible_; i < end; i += kTokens) {
-      const int stop = smaller(i + kTokens, end);
-      if (stop < end)
-        look_ahead(block.k, stop, smaller(stop + kTokens, end), k_offset(0), heads_ * k_lines_);
-      else
-        look_ahead(block.v, first_visible_, smaller(first_visible_ + kTokens, end), v_offset(0),
-                   heads_ * v_lines_);
-      for (int head = 0; head < heads_; head++)
-        score<kRows>(block, head, i, stop, scratch_of(head));
+    constexpr int kKeys = kWidth / kRows;
+    int listed = next.begin;
+    for (int i = begin; i < end; i += kKeys) {
+      listed = list_keys<kKeys>(next, listed, listed + kKeys);
+      ahead_.seek(k_run_.pieces(i - block.begin));
+      score<kRows>(block, 0, heads_, i, smaller(i + kKeys, end));
     }
-    for (int head = 0; head < heads_; head++) soften(block, head, scratch_of(head));
-    for (int i = first_visible_; i < end; i += kTokens) {
-      const int stop = smaller(i + kTokens, end);
-      if (stop < end)
-        look_ahead(block.v, stop, smaller(stop + kTokens, end), v_offset(0), heads_ * v_lines_);
-      else
-        look_ahead(next.k, next.begin, smaller(next.begin + kTokens, next.end), k_offset(0),
-                   heads_ * k_lines_);
-      for (int head = 0; head < heads_; head++)
-        accumulate<kRows>(block, head, i, stop, scratch_of(head));
+    list_keys<kKeys>(next, listed, next.end);
+    listed = next.begin;
+    for (int i = begin; i < end; i += kValueTokens) {
+      listed = list_values(next, listed, listed + kValueTokens);
+      ahead_.seek(k_pieces + v_run_.pieces(i - block.begin));
+      accumulate<kRows>(block, 0, heads_, i, smaller(i + kValueTokens, end));
     }
+    list_values(next, listed, next.end);
+  }
+
+  // What of a block will be read, in that order: a head's tokens are neighbours and taken head by
+  // head, or else a token's heads are, and a few tokens are taken of all heads, then the next.
+  template <int kRows>
+  void list_block(const TokenBlock& block) {
+    if (tokens_first_) {
+      list_keys<kWidth / kRows>(block, block.begin, block.end);
+      list_values(block, block.begin, block.end);
+    } else {
+      for (int head = 0; head < heads_; head++) list_head(block, head);
+    }
+  }
+  void list_head(const TokenBlock& block, int head) {
+    list(block.k, block.begin, block.end, k_offset(head), k_run_, 1);
+    list(block.v, block.begin, block.end, v_offset(head), v_run_, 1);
+  }
+  // All heads of tokens [begin, end), kKeys tokens at a time; returns the end.
+  template <int kKeys>
+  int list_keys(const TokenBlock& block, int begin, int end) {
+    end = smaller(end, block.end);
+    list(block.k, begin, end, k_offset(0), k_run_, kKeys);
+    return end;
+  }
+  int list_values(const TokenBlock& block, int begin, int end) {
+    end = smaller(end, block.end);
+    list(block.v, begin, end, v_offset(0), v_run_, kValueTokens);
+    return end;
+  }
+
+  // Neighbours in memory: rows of num_tokens tokens, `bytes` in all.
+  struct Run {
+    int num_tokens;
+    int64_t bytes;
+    int64_t pieces(int tokens) const {
+      return (tokens + num_tokens - 1) / num_tokens * LookAhead::pieces_of(bytes);
+    }
+  };
+
+  // One token's heads, or tokens of one head that share a piece.
+  Run run_of(int64_t row_bytes, int64_t token_stride) const {
+    if (tokens_first_) return {1, heads_ * row_bytes};
+    int tokens = 1;
+    while (token_stride == row_bytes && 2 * tokens * row_bytes <= LookAhead::kPieceBytes &&
+           problem_.page_size % (2 * tokens) == 0)
+      tokens *= 2;
+    return {tokens, tokens * row_bytes};
+  }
+
+  // Tokens [begin, end), num_runs runs at a time piece by piece.
+  void list(const std::byte* const* tokens, int begin, int end, int64_t offset, const Run& run,
+            int num_runs) {
+    const std::byte* starts[kBlockKeys];
+    int count = 0;
+    for (int i = begin; i < end; i += run.num_tokens) starts[count++] = tokens[i] + offset;
+    for (int i = 0; i < count; i += num_runs)
+      ahead_.add(starts + i, smaller(num_runs, count - i), run.bytes);
   }
 
   int64_t k_offset(int head) const { return (work_.kv_head_begin + head) * problem_.k_head_stride; }
   int64_t v_offset(int head) const { return (work_.kv_head_begin + head) * problem_.v_head_stride; }
 
-  // Dot products of every row with the block's keys [begin, end).
+  // Dot products of every row of the heads with the block's keys [begin, end).
   template <int kRows>
-  void score(const TokenBlock& block, int head, int begin, int end, BlockScratch& scratch) {
+  [[gnu::noinline]] void score(const TokenBlock& block, int head_begin, int head_end, int begin,
+                               int end) {
     constexpr int kKeys = kWidth / kRows;
     for (int i = begin; i < end; i += kKeys) {
       const std::byte* keys[kKeys];
       for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
-      for (int r = 0; r < padded_rows_; r += kRows) {
-        alignas(64) float tile[kWidth];
-        store(tile, Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride,
-                                                        layout_.query_stride, keys, k_offset(head),
-                                                        problem_.head_dim_qk));
-        for (int row = 0; row < kRows; row++)
-          __builtin_memcpy(scratch.scores[r + row] + i, tile + row * kKeys, kKeys * sizeof(float));
-      }
-      prefetch(kKeys * k_lines_);
+      for (int head = head_begin; head < head_end; head++)
+        for (int r = 0; r < padded_rows_; r += kRows) {
+          ahead_.pause(r > 0);
+          alignas(64) float tile[kWidth];
+          store(tile,
+                Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
+                                                    k_offset(head), problem_.head_dim_qk, ahead_));
+          for (int row = 0; row < kRows; row++)
+            __builtin_memcpy(scores(head) + (r + row) * kScoreStride + i, tile + row * kKeys,
+                             kKeys * sizeof(float));
+        }
     }
   }
 
-  // Adds the block's values [begin, end), which begin at the first visible one or later.
+  // Turns scores to probabilities where the block's values begin, and adds the values [begin, end)
+  // to every row of the heads.
   template <int kRows>
-  void accumulate(const TokenBlock& block, int head, int begin, int end, BlockScratch& scratch) {
+  [[gnu::noinline]] void accumulate(const TokenBlock& block, int head_begin, int head_end,
+                                    int begin, int end) {
     const bool first = begin == first_visible_;
-    if (all_alike_) {
-      for (int r = 0; r < padded_rows_; r += kRows)
-        Rows::template accumulate<kRows>(
-            out(head) + r * layout_.out_stride, layout_.out_stride,
-            (first ? scratch.decay : kNoDecay) + r, scratch.probabilities[r] + begin,
-            2 * kBlockKeys, block.v + begin, end - begin, v_offset(head), problem_.head_dim_vo,
-            zeros_, [this](int lines) { prefetch(lines); });
-    } else if (first) {
-      for (int r = 0; r < rows_; r++) accumulate_own(block, head, r, scratch);
+    for (int head = head_begin; head < head_end; head++) {
+      if (first) soften(block, head);
+      if (all_alike_) {
+        for (int r = 0; r < padded_rows_; r += kRows) {
+          ahead_.pause(r > 0);
+          Rows::template accumulate<kRows, kRows>(
+              out(head) + r * layout_.out_stride,
+              {first ? decays(head) + r : nullptr,
+               probabilities(head) + r * kProbabilityStride + begin, block.v + begin, end - begin,
+               v_offset(head), zeros()},
+              problem_.head_dim_vo, ahead_);
+        }
+      } else if (first) {
+        for (int r = 0; r < rows_; r++) {
+          ahead_.pause(r > 0);
+          accumulate_own<kRows>(block, head, r);
+        }
+      }
     }
   }
 
   // A row's own keys of the whole block alone: what it doesn't see may hold NaN.
-  void accumulate_own(const TokenBlock& block, int head, int r, const BlockScratch& scratch) {
+  template <int kTileRows>
+  [[gnu::noinline]] void accumulate_own(const TokenBlock& block, int head, int r) {
     const std::byte* values[kBlockKeys];
     Probability own[kBlockKeys + 1];
     int count = 0;
     for (int i = first_visible_; i <= last_visible_; i++) {
       if (!(visible_[r] >> i & 1)) continue;
       values[count] = block.v[i];
-      own[count++] = scratch.probabilities[r][i];
+      own[count++] = probabilities(head)[r * kProbabilityStride + i];
     }
     if (count == 0) return;
     own[count] = Probability{};
-    Rows::template accumulate<1>(out(head) + r * layout_.out_stride, layout_.out_stride,
-                                 scratch.decay + r, own, 0, values, count, v_offset(head),
-                                 problem_.head_dim_vo, zeros_,
-                                 [this](int lines) { prefetch(lines); });
-  }
-
-  // What prefetch() takes from now on: num_lines lines at `offset` of each of the tokens.
-  void look_ahead(const std::byte* const* tokens, int begin, int end, int64_t offset,
-                  int num_lines) {
-    ahead_ = {tokens + begin, tokens + larger(begin, end), offset, num_lines, nullptr, 0};
-  }
-
-  // The next lines, a few at a time between the products, for a core can only wait for so many at
-  // once.
-  void prefetch(int num_lines) {
-    while (num_lines > 0) {
-      if (ahead_.lines_left == 0) {
-        if (ahead_.token == ahead_.token_end) return;
-        ahead_.line = *ahead_.token++ + ahead_.offset;
-        ahead_.lines_left = ahead_.lines_per_token;
-      }
-      const int count = smaller(num_lines, ahead_.lines_left);
-      for (int i = 0; i < count; i++) __builtin_prefetch(ahead_.line + i * kCacheLine, 0, 3);
-      ahead_.line += count * kCacheLine;
-      ahead_.lines_left -= count;
-      num_lines -= count;
-    }
+    Rows::template accumulate<1, kTileRows>(
+        out_row<kTileRows>(head, r),
+        {decays(head) + r, own, values, count, v_offset(head), zeros()}, problem_.head_dim_vo,
+        ahead_);
   }
 
   // Scores to probabilities relative to the row's new maximum; what came before decays.
-  void soften(const TokenBlock& block, int head, BlockScratch& scratch) {
+  [[gnu::noinline]] void soften(const TokenBlock& block, int head) {
     constexpr int kVecs = kBlockKeys / kWidth;
     const float scale = problem_.scale * (problem_.k_scale ? scale_of(problem_.k_scale, head) : 1);
-    float* maxima = row_max(head);
-    float* sums = row_sum(head);
+    float* row_max = maxima(head);
+    float* row_sum = sums(head);
+    float* row_decay = decays(head);
     const Vec minus_infinity = set1(kMinusInfinity);
     for (int r = 0; r < padded_rows_; r++) {
       const uint32_t bits = visible_[r < rows_ ? r : 0];
       Vec x[kVecs];
       Vec top = minus_infinity;
       for (int i = 0; i < kVecs; i++) {
-        x[i] = load(scratch.scores[r] + i * kWidth) * set1(scale);
+        x[i] = load(scores(head) + r * kScoreStride + i * kWidth) * set1(scale);
         if (problem_.softcap != 0)
           x[i] = tanh(x[i] * set1(1 / problem_.softcap)) * set1(problem_.softcap);
         if (problem_.alibi_slopes && r < rows_) x[i] = x[i] - alibi(block, head, r, i);
@@ -378,22 +431,23 @@ class Decoder {
         x[i] = select(seen, x[i], minus_infinity);
         top = max(x[i], top);
       }
-      const float old_max = maxima[r], block_max = reduce_max(top);
+      const float old_max = row_max[r], block_max = reduce_max(top);
       const float new_max = block_max > old_max ? block_max : old_max;
-      maxima[r] = new_max;
+      row_max[r] = new_max;
       // No key with a finite score yet: nothing to weigh, and nothing to decay.
       const float reference = new_max == kMinusInfinity ? 0 : new_max;
       Vec total = zero();
       for (int i = 0; i < kVecs; i++) {
-        x[i] = exp2_accurate((x[i] - set1(reference)) * set1(kLog2E));
+        x[i] = Rows::exp2((x[i] - set1(reference)) * set1(kLog2E));
         total = total + x[i];
       }
-      scratch.decay[r] = old_max == new_max
-                             ? 1.0f
-                             : first_lane(exp2_accurate(set1((old_max - reference) * kLog2E)));
-      store(sums + r * kWidth, fma(load(sums + r * kWidth), set1(scratch.decay[r]), total));
-      Rows::store_probabilities(scratch.probabilities[r], x, kVecs);
-      scratch.probabilities[r][kBlockKeys] = Probability{};
+      row_decay[r] = old_max == new_max
+                         ? 1.0f
+                         : first_lane(exp2_accurate(set1((old_max - reference) * kLog2E)));
+      store(row_sum + r * kWidth, fma(load(row_sum + r * kWidth), set1(row_decay[r]), total));
+      Probability* p = probabilities(head) + r * kProbabilityStride;
+      Rows::store_probabilities(p, x, kVecs);
+      p[kBlockKeys] = Probability{};
     }
   }
 
@@ -410,9 +464,10 @@ class Decoder {
   }
 
   // Normalises a row and writes it where the work says.
+  template <int kTileRows>
   void finish(int head, int r) {
-    float max = row_max(head)[r];
-    float sum = reduce_add(load(row_sum(head) + r * kWidth));
+    float max = maxima(head)[r];
+    float sum = reduce_add(load(sums(head) + r * kWidth));
     const bool empty = max == kMinusInfinity && sum == 0;  // NaN scores leave the maximum alone
     const int64_t query_head = query_head_of(head, r);
     float weight = 1;  // of the accumulated row before it is divided by the sum
@@ -432,31 +487,31 @@ class Decoder {
             : static_cast<float>(double{max} + __builtin_log(static_cast<double>(sum)));
     const float v_scale = problem_.v_scale ? scale_of(problem_.v_scale, head) : 1;
     const float factor = empty ? 0 : weight * v_scale / sum;
-    const float* row = out(head) + r * layout_.out_stride;
+    const float* row = out_row<kTileRows>(head, r);
     if (work_.partial >= 0) {
       const int64_t index = work_.partial + int64_t{head} * (work_.row_end - work_.row_begin) +
                             row_begin_ + r - work_.row_begin;
       partials_.lse[index] = lse;
-      write(partials_.out + index * partials_.out_stride, row, factor);
+      write<kTileRows>(partials_.out + index * partials_.out_stride, row, factor);
       return;
     }
     const int64_t token = request_.query_start + token_of(r);
-    write(reinterpret_cast<T*>(problem_.out + token * problem_.out_token_stride +
-                               query_head * problem_.out_head_stride),
-          row, factor);
+    write<kTileRows>(reinterpret_cast<T*>(problem_.out + token * problem_.out_token_stride +
+                                          query_head * problem_.out_head_stride),
+                     row, factor);
     if (problem_.lse)
       *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem_.lse) +
                                 query_head * problem_.lse_head_stride +
                                 token * problem_.lse_token_stride) = lse;
   }
 
-  template <typename Out>
+  template <int kTileRows, typename Out>
   void write(Out* to, const float* row, float factor) const {
-    constexpr int kVecs = Rows::kValueStep / kWidth;
+    constexpr int kVecs = Rows::kStep / kWidth;
     const int64_t dim = problem_.head_dim_vo;
-    for (int64_t d = 0; d < dim; d += Rows::kValueStep) {
+    for (int64_t d = 0; d < dim; d += Rows::kStep) {
       Vec vecs[kVecs];
-      Rows::load_output(row + d, vecs);
+      Rows::load_output(row + d * kTileRows, kTileRows * kWidth, vecs);
       for (int i = 0; i < kVecs; i++) {
         const int64_t at = d + i * kWidth;
         if (at + kWidth <= dim)
@@ -471,11 +526,11 @@ class Decoder {
   const Request& request_;
   const Work& work_;
   const Partials& partials_;
-  const DecodeLayout layout_;
+  DecodeLayout layout_;
   const int heads_;
-  std::byte *zeros_, *queries_, *outs_, *states_, *blocks_;
+  std::byte* scratch_;
 
-  int row_begin_, rows_, tile_rows_, padded_rows_;
+  int row_begin_, rows_, padded_rows_;
   Range keys_;  // all that some row sees by position
   Range ranges_[kMaxDecodeRows];
 
@@ -484,16 +539,9 @@ class Decoder {
   bool all_alike_;  // every row sees exactly the keys [first_visible_, last_visible_]
   int first_visible_, last_visible_;
 
-  bool tokens_first_;      // a token's heads lie side by side, not a head's tokens
-  int k_lines_, v_lines_;  // of a row
-  struct {
-    const std::byte* const* token;
-    const std::byte* const* token_end;
-    int64_t offset;
-    int lines_per_token;
-    const std::byte* line;
-    int lines_left;
-  } ahead_ = {};
+  bool tokens_first_;  // a token's heads lie side by side, not a head's tokens
+  Run k_run_, v_run_;
+  LookAhead ahead_{nullptr};
 };
 
 template <typename T>

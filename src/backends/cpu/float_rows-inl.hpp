@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/look_ahead-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
 namespace rapt::cpu {
@@ -14,123 +15,121 @@ namespace {
 // Accumulators that fit the registers beside their operands.
 constexpr int kAccumulators = kWidth == 16 ? 16 : 8;
 
+// The decode kernel takes keys in blocks of as many as a mask has bits.
+constexpr int kBlockKeys = 32;
+constexpr int kProbabilityStride = 2 * kBlockKeys;  // of a row
+
 // A head's row at byte offset `offset` of what a token's pointer points to.
 template <typename T>
 inline const T* row_at(const std::byte* token, int64_t offset) {
   return reinterpret_cast<const T*>(token + offset);
 }
 
+// What a tile of output rows becomes: itself times decay, plus the values of num_keys tokens times
+// each row's probabilities.
+template <typename Probability>
+struct WeightedValues {
+  const float* decay;  // a row's; null = 1
+  const Probability* probabilities;
+  const std::byte* const* tokens;
+  int num_keys;
+  int64_t offset;          // of the head
+  const std::byte* zeros;  // a row of them to fill up with (Bf16Rows)
+};
+
+// Rows are kept in tiles of kRows, or kTileRows where fewer of them take part: steps of kStep
+// elements, and of each step those of all rows in turn.
 template <typename T>
 struct FloatRows {
-  using Query = float;                       // how a query row is kept
-  using Probability = float;                 // how a probability is kept
-  static constexpr int kValueStep = kWidth;  // output rows are padded to a multiple of this
+  using Query = float;                  // how a query row is kept
+  using Probability = float;            // how a probability is kept
+  static constexpr int kStep = kWidth;  // rows are padded to a multiple of this
 
-  static void store_query(float* query, const T* row, int dim) {
-    int d = 0;
-    for (; d + kWidth <= dim; d += kWidth) store(query + d, load(row + d));
-    if (d < dim) store(query + d, load(row + d, first_lanes(dim - d)));
+  // Row r of a tile of kRows query rows; `tile` is cleared.
+  template <int kRows>
+  static void store_query(float* tile, int r, const T* row, int dim) {
+    for (int d = 0; d < dim; d += kStep)
+      store(tile + d * kRows + r * kStep, load(row + d, first_lanes(smaller(kStep, dim - d))));
   }
 
   // Lane r * kKeys + k of the result is query row r times key k, for kRows * kKeys == kWidth.
   template <int kRows, int kKeys>
-  static Vec scores(const float* query, int64_t query_stride, const std::byte* const* keys,
-                    int64_t offset, int dim) {
+  [[gnu::always_inline]] static Vec scores(const float* tile, const std::byte* const* keys,
+                                           int64_t offset, int dim, LookAhead& ahead) {
     Vec sums[kWidth];
-#pragma GCC unroll 16
-    for (Vec& sum : sums) sum = zero();
+    unroll<kWidth>([&](auto i) { sums[i] = zero(); });
+    const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
+      ahead.keep_ahead<kKeys * kStep* int{sizeof(T)}>();
+      Vec q[kRows];
+      unroll<kRows>([&](auto r) { q[r] = load(tile + d * kRows + r * kStep); });
+      unroll<kKeys>([&](auto k) {
+        const Vec key = load(row_at<T>(keys[k], offset) + d, tail...);
+        unroll<kRows>([&](auto r) { sums[r * kKeys + k] = fma(q[r], key, sums[r * kKeys + k]); });
+      });
+    };
     int d = 0;
-    for (; d + kWidth <= dim; d += kWidth) {
-      Vec key[kKeys];
-#pragma GCC unroll 16
-      for (int k = 0; k < kKeys; k++) key[k] = load(row_at<T>(keys[k], offset) + d);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; r++) {
-        const Vec q = load(query + r * query_stride + d);
-#pragma GCC unroll 16
-        for (int k = 0; k < kKeys; k++) sums[r * kKeys + k] = fma(q, key[k], sums[r * kKeys + k]);
-      }
-    }
-    if (d < dim) {
-      const Mask tail = first_lanes(dim - d);
-#pragma GCC unroll 16
-      for (int k = 0; k < kKeys; k++) {
-        const Vec key = load(row_at<T>(keys[k], offset) + d, tail);
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; r++)
-          sums[r * kKeys + k] = fma(load(query + r * query_stride + d), key, sums[r * kKeys + k]);
-      }
-    }
+    for (; d + kStep <= dim; d += kStep) step(d);
+    if (d < dim) step(d, first_lanes(dim - d));
     return lane_sums(sums);
   }
+
+  static Vec exp2(Vec x) { return exp2_accurate(x); }
 
   static void store_probabilities(float* out, const Vec* p, int count) {
     for (int i = 0; i < count; i++) store(out + i * kWidth, p[i]);
   }
 
-  // out[r] = out[r] * decay[r] + sum over keys of probability[r][k] * value[k], for kRows rows.
-  // `zeros` is a row of zeros to fill up with (Bf16Rows).
-  template <int kRows, typename Prefetch>
-  static void accumulate(float* out, int64_t out_stride, const float* decay,
-                         const float* probability, int64_t probability_stride,
-                         const std::byte* const* values, int num_keys, int64_t offset, int dim,
-                         const std::byte* /*zeros*/, Prefetch prefetch) {
-    constexpr int kMaxVecs = kAccumulators / kRows < 8 ? kAccumulators / kRows : 8;
+  template <int kRows, int kTileRows>
+  [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<float>& values,
+                                                int dim, LookAhead& ahead) {
+    constexpr int kMaxVecs = smaller(kAccumulators / kRows, 8);
     int d = 0;
-    for (; d + kMaxVecs * kWidth <= dim; d += kMaxVecs * kWidth)
-      accumulate_vecs<kRows, kMaxVecs>(out + d, out_stride, decay, probability, probability_stride,
-                                       values, num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
-    if constexpr (kMaxVecs > 4)
-      for (; d + 4 * kWidth <= dim; d += 4 * kWidth)
-        accumulate_vecs<kRows, 4>(out + d, out_stride, decay, probability, probability_stride,
-                                  values, num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
-    for (; d + kWidth <= dim; d += kWidth)
-      accumulate_vecs<kRows, 1>(out + d, out_stride, decay, probability, probability_stride, values,
-                                num_keys, offset + d * int64_t{sizeof(T)}, prefetch);
-    if (d == dim) return;
-    const Mask tail = first_lanes(dim - d);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r++) {
-      Vec sum = load(out + r * out_stride + d) * set1(decay[r]);
-      for (int k = 0; k < num_keys; k++)
-        sum = fma(broadcast(probability + r * probability_stride + k),
-                  load(row_at<T>(values[k], offset) + d, tail), sum);
-      store(out + r * out_stride + d, sum);
-    }
+    for (; d + kMaxVecs * kStep <= dim; d += kMaxVecs * kStep)
+      add_vecs<kRows, kTileRows, kMaxVecs>(out, values, d, dim, ahead);
+    if (d < dim) add_rest<kRows, kTileRows>(out, values, d, dim, ahead);
   }
 
-  template <int kRows, int kVecs, typename Prefetch>
-  static void accumulate_vecs(float* out, int64_t out_stride, const float* decay,
-                              const float* probability, int64_t probability_stride,
-                              const std::byte* const* values, int num_keys, int64_t offset,
-                              Prefetch prefetch) {
+  // The steps from d on that accumulate() doesn't take.
+  template <int kRows, int kTileRows>
+  [[gnu::noinline]] static void add_rest(float* out, const WeightedValues<float>& values, int d,
+                                         int dim, LookAhead& ahead) {
+    if constexpr (smaller(kAccumulators / kRows, 8) > 4)
+      for (; d + 4 * kStep <= dim; d += 4 * kStep)
+        add_vecs<kRows, kTileRows, 4>(out, values, d, dim, ahead);
+    for (; d < dim; d += kStep) add_vecs<kRows, kTileRows, 1>(out, values, d, dim, ahead);
+  }
+
+  // kVecs steps from d on.
+  template <int kRows, int kTileRows, int kVecs>
+  [[gnu::always_inline]] static void add_vecs(float* out, const WeightedValues<float>& values,
+                                              int d, int dim, LookAhead& ahead) {
+    const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
+    const int64_t offset = values.offset + d * int64_t{sizeof(T)};
+    const Mask tail = first_lanes(smaller(kStep, dim - d));
     Vec sums[kRows][kVecs];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r++)
-#pragma GCC unroll 16
-      for (int i = 0; i < kVecs; i++)
-        sums[r][i] = load(out + r * out_stride + i * kWidth) * set1(decay[r]);
-    constexpr int kLines = static_cast<int>(kVecs * kWidth * sizeof(T) + 63) / 64;
-    for (int k = 0; k < num_keys; k++) {
-      prefetch(kLines);  // as many as are read here
-      Vec value[kVecs];
-#pragma GCC unroll 16
-      for (int i = 0; i < kVecs; i++) value[i] = load(row_at<T>(values[k], offset) + i * kWidth);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; r++) {
-        const Vec p = broadcast(probability + r * probability_stride + k);
-#pragma GCC unroll 16
-        for (int i = 0; i < kVecs; i++) sums[r][i] = fma(p, value[i], sums[r][i]);
-      }
+    unroll<kRows>([&](auto r) { unroll<kVecs>([&](auto i) { sums[r][i] = load(vec(r, i)); }); });
+    if (values.decay)
+      unroll<kRows>([&](auto r) {
+        const Vec decay = set1(values.decay[r]);
+        unroll<kVecs>([&](auto i) { sums[r][i] = sums[r][i] * decay; });
+      });
+    for (int k = 0; k < values.num_keys; k++) {
+      ahead.keep_ahead<kVecs * kStep* int{sizeof(T)}>();
+      Vec p[kRows];
+      unroll<kRows>(
+          [&](auto r) { p[r] = broadcast(values.probabilities + r * kProbabilityStride + k); });
+      unroll<kVecs>([&](auto i) {
+        const T* at = row_at<T>(values.tokens[k], offset) + i * kStep;
+        const Vec value = kVecs > 1 || d + kStep <= dim ? load(at) : load(at, tail);
+        unroll<kRows>([&](auto r) { sums[r][i] = fma(p[r], value, sums[r][i]); });
+      });
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r++)
-#pragma GCC unroll 16
-      for (int i = 0; i < kVecs; i++) store(out + r * out_stride + i * kWidth, sums[r][i]);
+    unroll<kRows>([&](auto r) { unroll<kVecs>([&](auto i) { store(vec(r, i), sums[r][i]); }); });
   }
 
-  // kValueStep elements of an output row as accumulate() keeps it, in order.
-  static void load_output(const float* out, Vec* vecs) {
+  // kStep elements of an output row as accumulate() keeps it, in order; its vectors are vec_stride
+  // floats apart.
+  static void load_output(const float* out, int64_t /*vec_stride*/, Vec* vecs) {
     vecs[0] = load(out);
   }
 };

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "backends/cpu/simd/elements.hpp"
+#include "backends/cpu/simd/unroll.hpp"
 
 namespace rapt::cpu {
 namespace {
@@ -141,17 +142,20 @@ inline void store(T* p, Vec x, Mask mask) {
   _mm256_mask_storeu_epi16(p, mask, narrow(T{}, x));
 }
 
-inline Vec lane_sums(const Vec (&r)[kWidth]) {
+[[gnu::always_inline]] inline Vec lane_sums(const Vec (&r)[kWidth]) {
   Vec t[8], u[4], w[2];
-  for (int i = 0; i < 8; i++)
-    t[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) + _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-  for (int i = 0; i < 4; i++) {
+  unroll<8>([&](auto i) {
+    const Vec a = r[2 * i], b = r[2 * i + 1];
+    t[i] = _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
+  });
+  unroll<4>([&](auto i) {
     const __m512d a = _mm512_castps_pd(t[2 * i]), b = _mm512_castps_pd(t[2 * i + 1]);
     u[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) + _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-  }
-  for (int i = 0; i < 2; i++)
-    w[i] = _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88) +
-           _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0xdd);
+  });
+  unroll<2>([&](auto i) {
+    const Vec a = u[2 * i], b = u[2 * i + 1];
+    w[i] = _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+  });
   return _mm512_shuffle_f32x4(w[0], w[1], 0x88) + _mm512_shuffle_f32x4(w[0], w[1], 0xdd);
 }
 
