@@ -1,5 +1,6 @@
-// Cost of a row of V logits: one pass when nothing is filtered, O(V) selection for top-k, and for
-// top-p selections that grow until the mass is reached, so that only the kept tokens are sorted.
+// Cost of a row of V logits: a pass or two when nothing is filtered, O(V) selection for top-k, and
+// for top-p selections that grow until the mass is reached, so that only the kept tokens are
+// sorted.
 #include "sampling/sample_row.hpp"
 
 #include <algorithm>
@@ -59,6 +60,33 @@ int32_t find(std::span<const float> logits, float logit) {
   return static_cast<int32_t>(i);
 }
 
+// exp((logit - largest) / temperature). An infinite largest takes all the probability: inf - inf
+// would be NaN.
+float weight_of(float logit, float largest, float temperature) {
+  return logit == largest ? 1.0f : std::exp((logit - largest) / temperature);
+}
+
+// A draw from all tokens. Weights are found twice: faster than keeping them, and without memory.
+int32_t draw_from_all(std::span<const float> logits, float largest, const SamplingParams& params) {
+  double sum = 0;
+  for (float logit : logits) sum += weight_of(logit, largest, params.temperature);
+  const double target = philox_uniform(params.seed, params.offset) * sum;
+  double mass = 0;
+  int32_t token = 0;
+  for (size_t i = 0; i < logits.size() && mass <= target; i++) {
+    const float weight = weight_of(logits[i], largest, params.temperature);
+    if (weight == 0) continue;
+    mass += weight;
+    token = static_cast<int32_t>(i);
+  }
+  return token;  // the last one that can be drawn, if target was rounded up to the whole sum
+}
+
+bool filters_nothing(const SamplingParams& params, size_t vocab) {
+  const bool has_top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab;
+  return !has_top_k && params.top_p >= 1 && params.min_p <= 0;
+}
+
 // The order of the filters: larger logit first, and of equal ones the lower index.
 struct Before {
   std::span<const float> logits;
@@ -98,10 +126,8 @@ Candidates filter_row(std::span<const float> logits, const SamplingParams& param
   const auto vocab = static_cast<int32_t>(logits.size());
   const float largest = top_of(logits).logit;
   std::vector<float> weights(logits.size());
-  for (int32_t i = 0; i < vocab; i++) {
-    // An infinite maximum takes all the probability; inf - inf would be NaN.
-    weights[i] = logits[i] == largest ? 1.0f : std::exp((logits[i] - largest) / params.temperature);
-  }
+  for (int32_t i = 0; i < vocab; i++)
+    weights[i] = weight_of(logits[i], largest, params.temperature);
 
   std::vector<int32_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -134,6 +160,9 @@ SampledToken sample_row(std::span<const float> logits, const SamplingParams& par
   if (top.has_nan) return {-1, SampleStatus::kNan};
   if (top.logit == -kInfinity) return {-1, SampleStatus::kNothingLeft};
   if (params.temperature == 0) return {find(logits, top.logit), SampleStatus::kOk};
+
+  if (filters_nothing(params, logits.size()))
+    return {draw_from_all(logits, top.logit, params), SampleStatus::kOk};
 
   const Candidates kept = filter_row(logits, params);
   const double sum = std::accumulate(kept.weights.begin(), kept.weights.end(), 0.0);

@@ -85,6 +85,24 @@ TEST(SampleRow, arg_max_is_the_first_of_the_largest_wherever_it_stands) {
   }
 }
 
+// A min-p below every weight filters nothing either, but goes the way of the filters.
+TEST(SampleRow, draws_from_all_tokens_are_those_of_a_filter_that_keeps_all) {
+  std::vector<float> row;
+  for (int i = 0; i < 500; i++)
+    row.push_back(i % 7 == 3 ? -kInf : static_cast<float>(i * 37 % 101) / 10 - (i > 490 ? 200 : 0));
+  for (const float temperature : {0.1f, 1.0f, 30.0f}) {
+    std::set<int32_t> drawn;
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+      const SampledToken token = sample_row(row, {.temperature = temperature, .seed = seed});
+      drawn.insert(token.token);
+      ASSERT_EQ(token.token,
+                sample_row(row, {.temperature = temperature, .min_p = 1e-30f, .seed = seed}).token);
+      ASSERT_GT(row[static_cast<size_t>(token.token)], -kInf);
+    }
+    EXPECT_GT(drawn.size(), 3u);
+  }
+}
+
 TEST(SampleRow, plus_infinity_takes_all_the_probability) {
   for (uint64_t seed = 0; seed < 50; seed++)
     EXPECT_EQ(sample_row(std::vector{5.0f, kInf, -kInf, 3.0f}, {.seed = seed}).token, 1);
