@@ -59,8 +59,9 @@ class RAPT_API Plan {
 // heads, Hkv KV heads.
 //
 // Numbers are finite, but for sinks, which may be infinite either way. They are not looked at
-// first: a NaN or an infinity in a row's query, or in a key or value that it sees, makes out and
-// lse of that row NaN or infinite, and changes no other row. What no row sees may hold anything.
+// first: a NaN or an infinity in a request's queries, or in keys and values that one of them sees,
+// may make anything of that request's out and lse, and changes no other request's. What no query
+// sees may hold anything.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
   // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of

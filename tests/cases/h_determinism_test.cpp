@@ -53,6 +53,31 @@ TEST(Determinism, H01_random_neighbours) {
   }
 }
 
+// What is not finite stays with the request that has it, whether in its queries, keys or values.
+TEST(Determinism, a_request_that_is_not_finite_changes_no_other) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), INFINITY}) {
+      Problem alone{.spec = make_spec(dtype, 8, 2, 64), .requests = {{1, 300, 1}, {40, 90, 2}}};
+      alone.spec.batch_invariant = true;
+      for (ValueOf Problem::*tensor : {&Problem::q, &Problem::k, &Problem::v}) {
+        Problem crowd = alone;
+        crowd.requests = {{1, 200, 3}, {1, 300, 1}, {30, 200, 3}, {40, 90, 2}, {1, 5, 3}};
+        const auto values = [bad](int64_t id, int64_t token, int64_t head, int64_t dim) {
+          return id == 3 ? bad : float(normal_of(7, token, head, dim));
+        };
+        crowd.*tensor = values;
+        Problem want = alone;
+        want.*tensor = values;
+        Tensors among(crowd);
+        on_every_backend(want, [&](const Outcome& outcome, const Backend& backend) {
+          const Outcome got = run(among, backend);
+          EXPECT_EQ(rows_of(crowd, got, 1), rows_of(want, outcome, 0));
+          EXPECT_EQ(rows_of(crowd, got, 3), rows_of(want, outcome, 1));
+        });
+      }
+    }
+}
+
 // Invariant bits do not depend on the number of threads either.
 TEST(Determinism, H01_invariant_bits_at_any_thread_count) {
   Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64),
