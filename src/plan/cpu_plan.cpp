@@ -181,18 +181,22 @@ class Planner {
   void add_prefill_units(const Lengths& lengths, double target) {
     const double row_ns = costs_.row_ns * mean_keys(costs_, lengths, 0, lengths.rows);
     const double rows_of_target = std::max(target / std::max(row_ns, 1e-3), 1.0);
-    // Tiles of one size: each packs all its keys, also one that would be a small rest.
-    const auto wanted_tiles =
+    const int64_t block = std::min(kMinTileRows, costs_.max_tile_rows);
+    const int64_t most = costs_.max_tile_rows / block * block;
+    const auto wanted =
         static_cast<int64_t>(std::round(static_cast<double>(lengths.rows) / rows_of_target));
     const int64_t num_tiles =
-        std::max(ceil_div(lengths.rows, costs_.max_tile_rows), std::max(wanted_tiles, int64_t{1}));
-    const int64_t tile_rows =
-        std::min(round_up(ceil_div(lengths.rows, num_tiles), kMinTileRows), costs_.max_tile_rows);
+        std::clamp(wanted, ceil_div(lengths.rows, most), ceil_div(lengths.rows, block));
+    // Tiles of one size, to a block: each packs all its keys, also one that would be a small rest.
+    const auto end_of = [&](int64_t tiles) {
+      return std::min(round_up(lengths.rows * tiles / num_tiles, block), lengths.rows);
+    };
     for (int64_t head = 0; head < costs_.heads; head++)
-      for (int64_t row = 0; row < lengths.rows; row += tile_rows) {
-        const int64_t row_end = std::min(row + tile_rows, lengths.rows);
-        add_unit(lengths, all_keys(costs_, lengths, row, row_end), head, head + 1, row, row_end,
-                 mean_keys(costs_, lengths, row, row_end));
+      for (int64_t tile = 0; tile < num_tiles; tile++) {
+        const int64_t row = end_of(tile), row_end = end_of(tile + 1);
+        if (row < row_end)
+          add_unit(lengths, all_keys(costs_, lengths, row, row_end), head, head + 1, row, row_end,
+                   mean_keys(costs_, lengths, row, row_end));
       }
   }
 

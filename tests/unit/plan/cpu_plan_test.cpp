@@ -291,6 +291,34 @@ TEST(CpuPlan, one_request_keeps_every_thread_busy) {
   }
 }
 
+// Each prefill work packs all its keys: none is a small rest, and keys are not cut for balance.
+TEST(CpuPlan, prefill_works_are_of_one_size) {
+  for (int32_t threads : {2, 3, 4, 8})
+    for (int32_t query_len : {512, 700}) {
+      Lengths lengths;
+      lengths.add(query_len, 4096);
+      AttentionSpec spec = spec_of(8, 4, 128);
+      spec.causal = false;
+      Machine machine;
+      machine.num_threads = threads;
+      machine.max_prefill_rows = 2304;
+      WorkList list;
+      plan_work(lengths.batch(), spec, machine, list);
+      EXPECT_EQ(list.num_partial_rows, 0);
+      int32_t least = 4 * query_len, most = 0;
+      std::vector<double> rows(list.num_ranges());
+      for (int32_t i = 0; i < list.num_ranges(); i++)
+        for (int32_t w = list.ranges[i]; w < list.ranges[i + 1]; w++) {
+          const int32_t here = list.works[w].row_end - list.works[w].row_begin;
+          rows[i] += here;
+          least = std::min(least, here), most = std::max(most, here);
+        }
+      EXPECT_LE(most - least, 2 * 96) << threads << " threads, " << query_len << " queries";
+      const double mean = 8.0 * 4 * query_len / list.num_ranges();
+      EXPECT_LE(*std::max_element(rows.begin(), rows.end()), 1.5 * mean + 2 * 96);
+    }
+}
+
 TEST(CpuPlan, heads_are_parted_where_keys_are_few) {
   Lengths lengths;
   lengths.add(1, 60);
