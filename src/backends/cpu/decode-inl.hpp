@@ -22,7 +22,7 @@ namespace rapt::cpu {
 namespace {
 
 constexpr int kMaxDecodeRows = 16;
-constexpr int kValueTokens = 16;  // whose values are added in one go where heads are neighbours
+constexpr int kValueTokens = 8;  // whose values are added in one go where heads are neighbours
 // Room for a tile of keys that begins at the last one.
 constexpr int kScoreStride = kBlockKeys + kWidth;
 
