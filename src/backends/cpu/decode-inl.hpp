@@ -294,19 +294,19 @@ class Decoder {
     }
   }
   void list_head(const TokenBlock& block, int head) {
-    list(block.k, block.begin, block.end, k_offset(head), k_run_, 1);
-    list(block.v, block.begin, block.end, v_offset(head), v_run_, 1);
+    list<1>(block.k, block.begin, block.end, k_offset(head), k_run_);
+    list<1>(block.v, block.begin, block.end, v_offset(head), v_run_);
   }
   // All heads of tokens [begin, end), kKeys tokens at a time; returns the end.
   template <int kKeys>
   int list_keys(const TokenBlock& block, int begin, int end) {
     end = smaller(end, block.end);
-    list(block.k, begin, end, k_offset(0), k_run_, kKeys);
+    list<kKeys>(block.k, begin, end, k_offset(0), k_run_);
     return end;
   }
   int list_values(const TokenBlock& block, int begin, int end) {
     end = smaller(end, block.end);
-    list(block.v, begin, end, v_offset(0), v_run_, kValueTokens);
+    list<kValueTokens>(block.v, begin, end, v_offset(0), v_run_);
     return end;
   }
 
@@ -329,14 +329,15 @@ class Decoder {
     return {tokens, tokens * row_bytes};
   }
 
-  // Tokens [begin, end), num_runs runs at a time piece by piece.
-  void list(const std::byte* const* tokens, int begin, int end, int64_t offset, const Run& run,
-            int num_runs) {
-    const std::byte* starts[kBlockKeys];
-    int count = 0;
-    for (int i = begin; i < end; i += run.num_tokens) starts[count++] = tokens[i] + offset;
-    for (int i = 0; i < count; i += num_runs)
-      ahead_.add(starts + i, smaller(num_runs, count - i), run.bytes);
+  // Tokens [begin, end), kRuns runs at a time piece by piece.
+  template <int kRuns>
+  void list(const std::byte* const* tokens, int begin, int end, int64_t offset, const Run& run) {
+    for (int i = begin; i < end;) {
+      const std::byte* starts[kRuns];
+      int count = 0;
+      for (; count < kRuns && i < end; i += run.num_tokens) starts[count++] = tokens[i] + offset;
+      ahead_.template add<kRuns>(starts, count, run.bytes);
+    }
   }
 
   int64_t k_offset(int head) const { return (work_.kv_head_begin + head) * problem_.k_head_stride; }

@@ -40,16 +40,17 @@ class LookAhead {
     // Nothing is known yet of what comes after.
     for (int i = 0; i < kPadding; i++) end_[i] = end_[-1];
   }
-  // num_runs runs of as many bytes, piece by piece, are of the block after the current one.
+  // Runs of as many bytes, at most kRuns, piece by piece, are of the block after the current one.
+  template <int kRuns>
   void add(const std::byte* const* runs, int num_runs, int64_t bytes) {
-    for (int i = 0; i < num_runs; i++) {
-      const std::byte** piece = end_ + i;
-      for (const std::byte *p = runs[i], *end = p + bytes; p < end; p += kPieceBytes) {
-        *piece = p;
-        piece += num_runs;
+    for (int64_t i = 0; i < bytes; i += kPieceBytes) {
+      if (num_runs == kRuns) {
+        for (int r = 0; r < kRuns; r++) end_[r] = runs[r] + i;
+      } else {
+        for (int r = 0; r < num_runs; r++) end_[r] = runs[r] + i;
       }
+      end_ += num_runs;
     }
-    end_ += num_runs * pieces_of(bytes);
   }
   // That piece of the current block is read now.
   void seek(int64_t piece) {
