@@ -20,17 +20,18 @@ struct Bf16Rows {
                        static_cast<size_t>(smaller(kStep, dim - d)) * sizeof(BFloat));
   }
 
-  template <int kRows, int kKeys>
+  template <int kRows, int kKeys, typename Ahead>
   [[gnu::always_inline]] static Vec scores(const BFloat* tile, const std::byte* const* keys,
-                                           int64_t offset, int dim, LookAhead& ahead) {
+                                           int64_t offset, int dim, Ahead& ahead) {
     Vec sums[kWidth];
     unroll<kWidth>([&](auto i) { sums[i] = zero(); });
     const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
-      ahead.keep_ahead<kKeys * kStep* int{sizeof(BFloat)}>();
+      const typename Ahead::template Ask<kKeys * kStep* int{sizeof(BFloat)}> ask(ahead);
       Pairs q[kRows];
       unroll<kRows>([&](auto r) { q[r] = load_pairs(tile + d * kRows + r * kStep); });
       unroll<kKeys>([&](auto k) {
         const Pairs key = load_pairs(row_at<BFloat>(keys[k], offset) + d, tail...);
+        ask.template line<k>();
         unroll<kRows>([&](auto r) { sums[r * kKeys + k] = dot(sums[r * kKeys + k], q[r], key); });
       });
     };
@@ -47,9 +48,9 @@ struct Bf16Rows {
   }
 
   // Output rows are kept laced: load_output() puts them in order.
-  template <int kRows, int kTileRows>
+  template <int kRows, int kTileRows, typename Ahead>
   [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<BFloat>& values,
-                                                int dim, LookAhead& ahead) {
+                                                int dim, Ahead& ahead) {
     constexpr int kMaxGroups = kRows == 4 ? 2 : 4;
     int d = 0;
     for (; d + kMaxGroups * kStep <= dim; d += kMaxGroups * kStep)
@@ -58,9 +59,9 @@ struct Bf16Rows {
   }
 
   // The steps from d on that accumulate() doesn't take.
-  template <int kRows, int kTileRows>
+  template <int kRows, int kTileRows, typename Ahead>
   [[gnu::noinline]] static void add_rest(float* out, const WeightedValues<BFloat>& values, int d,
-                                         int dim, LookAhead& ahead) {
+                                         int dim, Ahead& ahead) {
     if constexpr (kRows < 4)
       for (; d + 2 * kStep <= dim; d += 2 * kStep)
         add_groups<kRows, kTileRows, 2>(out, values, d, dim, ahead);
@@ -68,9 +69,9 @@ struct Bf16Rows {
   }
 
   // kGroups steps from d on, two vectors each.
-  template <int kRows, int kTileRows, int kGroups>
+  template <int kRows, int kTileRows, int kGroups, typename Ahead>
   [[gnu::always_inline]] static void add_groups(float* out, const WeightedValues<BFloat>& values,
-                                                int d, int dim, LookAhead& ahead) {
+                                                int d, int dim, Ahead& ahead) {
     constexpr int kVecs = 2 * kGroups;
     const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
     const int64_t offset = values.offset + d * int64_t{sizeof(BFloat)};
@@ -83,7 +84,10 @@ struct Bf16Rows {
       });
     const auto add_pair = [&](int k, const BFloat* low, const BFloat* high)
         __attribute__((always_inline)) {
-      ahead.keep_ahead<2 * kGroups * kStep* int{sizeof(BFloat)}>();
+      constexpr int kBytes = 2 * kGroups * kStep * int{sizeof(BFloat)};
+      if constexpr (kGroups == 1) ahead.template keep_ahead<kBytes>();
+      using Asker = std::conditional_t<kGroups == 1, NoLookAhead, Ahead>;
+      const typename Asker::template Ask<kBytes> ask(ahead);
       Pairs p[kRows];
       unroll<kRows>([&](auto r) {
         p[r] = broadcast_pair(values.probabilities + r * kProbabilityStride + k);
@@ -92,10 +96,11 @@ struct Bf16Rows {
         const LacedPairs value = kGroups > 1 || d + kStep <= dim
                                      ? lace(low + g * kStep, high + g * kStep)
                                      : lace(low + g * kStep, high + g * kStep, dim - d);
-        unroll<kRows>([&](auto r) {
-          sums[r][2 * g] = dot(sums[r][2 * g], p[r], value.first);
-          sums[r][2 * g + 1] = dot(sums[r][2 * g + 1], p[r], value.second);
-        });
+        unroll<kRows>([&](auto r) { sums[r][2 * g] = dot(sums[r][2 * g], p[r], value.first); });
+        ask.template line<2 * g>();
+        unroll<kRows>(
+            [&](auto r) { sums[r][2 * g + 1] = dot(sums[r][2 * g + 1], p[r], value.second); });
+        ask.template line<2 * g + 1>();
       });
     };
     const std::byte* const* token = values.tokens;

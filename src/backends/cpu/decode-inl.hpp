@@ -351,17 +351,19 @@ class Decoder {
     for (int i = begin; i < end; i += kKeys) {
       const std::byte* keys[kKeys];
       for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
-      for (int head = head_begin; head < head_end; head++)
-        for (int r = 0; r < padded_rows_; r += kRows) {
-          ahead_.pause(r > 0);
+      for (int head = head_begin; head < head_end; head++) {
+        const auto score_tile = [&](int r, auto& ahead) __attribute__((always_inline)) {
           alignas(64) float tile[kWidth];
           store(tile,
                 Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
-                                                    k_offset(head), problem_.head_dim_qk, ahead_));
+                                                    k_offset(head), problem_.head_dim_qk, ahead));
           for (int row = 0; row < kRows; row++)
             __builtin_memcpy(scores(head) + (r + row) * kScoreStride + i, tile + row * kKeys,
                              kKeys * sizeof(float));
-        }
+        };
+        score_tile(0, ahead_);
+        for (int r = kRows; r < padded_rows_; r += kRows) score_tile(r, read_again_);
+      }
     }
   }
 
@@ -374,27 +376,26 @@ class Decoder {
     for (int head = head_begin; head < head_end; head++) {
       if (first) soften(block, head);
       if (all_alike_) {
-        for (int r = 0; r < padded_rows_; r += kRows) {
-          ahead_.pause(r > 0);
+        const auto add_tile = [&](int r, auto& ahead) __attribute__((always_inline)) {
           Rows::template accumulate<kRows, kRows>(
               out(head) + r * layout_.out_stride,
               {first ? decays(head) + r : nullptr,
                probabilities(head) + r * kProbabilityStride + begin, block.v + begin, end - begin,
                v_offset(head), zeros()},
-              problem_.head_dim_vo, ahead_);
-        }
+              problem_.head_dim_vo, ahead);
+        };
+        add_tile(0, ahead_);
+        for (int r = kRows; r < padded_rows_; r += kRows) add_tile(r, read_again_);
       } else if (first) {
-        for (int r = 0; r < rows_; r++) {
-          ahead_.pause(r > 0);
-          accumulate_own<kRows>(block, head, r);
-        }
+        accumulate_own<kRows>(block, head, 0, ahead_);
+        for (int r = 1; r < rows_; r++) accumulate_own<kRows>(block, head, r, read_again_);
       }
     }
   }
 
   // A row's own keys of the whole block alone: what it doesn't see may hold NaN.
-  template <int kTileRows>
-  [[gnu::noinline]] void accumulate_own(const TokenBlock& block, int head, int r) {
+  template <int kTileRows, typename Ahead>
+  [[gnu::noinline]] void accumulate_own(const TokenBlock& block, int head, int r, Ahead& ahead) {
     const std::byte* values[kBlockKeys];
     Probability own[kBlockKeys + 1];
     int count = 0;
@@ -408,7 +409,7 @@ class Decoder {
     Rows::template accumulate<1, kTileRows>(
         out_row<kTileRows>(head, r),
         {decays(head) + r, own, values, count, v_offset(head), zeros()}, problem_.head_dim_vo,
-        ahead_);
+        ahead);
   }
 
   // Scores to probabilities relative to the row's new maximum; what came before decays.
@@ -543,6 +544,7 @@ class Decoder {
   bool tokens_first_;  // a token's heads lie side by side, not a head's tokens
   Run k_run_, v_run_;
   LookAhead ahead_{nullptr};
+  NoLookAhead read_again_;
 };
 
 template <typename T>

@@ -53,13 +53,13 @@ struct FloatRows {
   }
 
   // Lane r * kKeys + k of the result is query row r times key k, for kRows * kKeys == kWidth.
-  template <int kRows, int kKeys>
+  template <int kRows, int kKeys, typename Ahead>
   [[gnu::always_inline]] static Vec scores(const float* tile, const std::byte* const* keys,
-                                           int64_t offset, int dim, LookAhead& ahead) {
+                                           int64_t offset, int dim, Ahead& ahead) {
     Vec sums[kWidth];
     unroll<kWidth>([&](auto i) { sums[i] = zero(); });
     const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
-      ahead.keep_ahead<kKeys * kStep* int{sizeof(T)}>();
+      ahead.template keep_ahead<kKeys * kStep* int{sizeof(T)}>();
       Vec q[kRows];
       unroll<kRows>([&](auto r) { q[r] = load(tile + d * kRows + r * kStep); });
       unroll<kKeys>([&](auto k) {
@@ -79,9 +79,9 @@ struct FloatRows {
     for (int i = 0; i < count; i++) store(out + i * kWidth, p[i]);
   }
 
-  template <int kRows, int kTileRows>
+  template <int kRows, int kTileRows, typename Ahead>
   [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<float>& values,
-                                                int dim, LookAhead& ahead) {
+                                                int dim, Ahead& ahead) {
     constexpr int kMaxVecs = smaller(kAccumulators / kRows, 8);
     int d = 0;
     for (; d + kMaxVecs * kStep <= dim; d += kMaxVecs * kStep)
@@ -90,9 +90,9 @@ struct FloatRows {
   }
 
   // The steps from d on that accumulate() doesn't take.
-  template <int kRows, int kTileRows>
+  template <int kRows, int kTileRows, typename Ahead>
   [[gnu::noinline]] static void add_rest(float* out, const WeightedValues<float>& values, int d,
-                                         int dim, LookAhead& ahead) {
+                                         int dim, Ahead& ahead) {
     if constexpr (smaller(kAccumulators / kRows, 8) > 4)
       for (; d + 4 * kStep <= dim; d += 4 * kStep)
         add_vecs<kRows, kTileRows, 4>(out, values, d, dim, ahead);
@@ -100,9 +100,9 @@ struct FloatRows {
   }
 
   // kVecs steps from d on.
-  template <int kRows, int kTileRows, int kVecs>
+  template <int kRows, int kTileRows, int kVecs, typename Ahead>
   [[gnu::always_inline]] static void add_vecs(float* out, const WeightedValues<float>& values,
-                                              int d, int dim, LookAhead& ahead) {
+                                              int d, int dim, Ahead& ahead) {
     const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
     const int64_t offset = values.offset + d * int64_t{sizeof(T)};
     const Mask tail = first_lanes(smaller(kStep, dim - d));
@@ -114,7 +114,7 @@ struct FloatRows {
         unroll<kVecs>([&](auto i) { sums[r][i] = sums[r][i] * decay; });
       });
     for (int k = 0; k < values.num_keys; k++) {
-      ahead.keep_ahead<kVecs * kStep* int{sizeof(T)}>();
+      ahead.template keep_ahead<kVecs * kStep* int{sizeof(T)}>();
       Vec p[kRows];
       unroll<kRows>(
           [&](auto r) { p[r] = broadcast(values.probabilities + r * kProbabilityStride + k); });

@@ -57,35 +57,58 @@ class LookAhead {
     at_ = first_ + piece;
     due_ = 0;
   }
-  // Rows that read again what others have read ask for nothing.
-  void pause(bool paused) { paused_ = paused; }
 
-  // kBytes more of the current block are being read.
+  // kBytes more of the current block, whole pieces, are being read: as much further on is to be
+  // asked for by line(0) to line(kBytes / 64 - 1), spread among the products.
+  template <int kBytes>
+  class Ask {
+   public:
+    [[gnu::always_inline]] explicit Ask(LookAhead& ahead) {
+      unroll<kPieces>([&](auto i) {
+        unroll<kTimes>([&](auto k) { pieces_[i][k] = ahead.at_[(k + 1) * kDistance - 1]; });
+        if (ahead.at_ < ahead.next_) ahead.at_++;  // rows of odd sizes are counted generously
+      });
+    }
+    template <int kLineIndex>
+    [[gnu::always_inline]] void line() const {
+      constexpr int kAt = kLineIndex * kLine;
+      unroll<kTimes>([&](auto k) {
+        __builtin_prefetch(pieces_[kAt / kPieceBytes][k] + kAt % kPieceBytes, 0, 3);
+      });
+    }
+
+   private:
+    static constexpr int kPieces = kBytes / kPieceBytes;
+    const std::byte* pieces_[kPieces][kTimes];
+  };
+
+  // The same in one go, for any number of bytes.
   template <int kBytes>
   [[gnu::always_inline]] void keep_ahead() {
-    if (paused_) return;
-    if constexpr (kBytes % kPieceBytes == 0) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kBytes / kPieceBytes; i++) next_piece();
-    } else {
-      for (due_ += kBytes; due_ >= kPieceBytes; due_ -= kPieceBytes) next_piece();
+    for (due_ += kBytes; due_ >= kPieceBytes; due_ -= kPieceBytes) {
+      const Ask<kPieceBytes> ask(*this);
+      unroll<kPieceBytes / kLine>([&](auto i) { ask.template line<i>(); });
     }
   }
 
  private:
-  [[gnu::always_inline]] void next_piece() {
-    constexpr int kLine = 64;
-#pragma GCC unroll 4
-    for (int line = 0; line < kPieceBytes; line += kLine)
-#pragma GCC unroll 4
-      for (int i = 1; i <= kTimes; i++) __builtin_prefetch(at_[i * kDistance - 1] + line, 0, 3);
-    if (at_ < next_) at_++;  // rows of odd sizes are counted generously
-  }
+  static constexpr int kLine = 64;
 
   const std::byte **first_, **next_, **end_;  // [first_, next_) of the current block
   const std::byte** at_ = nullptr;            // the piece that is being read
   int due_ = 0;                               // bytes of it that have been read
-  bool paused_ = false;
+};
+
+// For rows that read again what others have read.
+struct NoLookAhead {
+  template <int kBytes>
+  struct Ask {
+    explicit Ask(const auto&) {}
+    template <int kLineIndex>
+    void line() const {}
+  };
+  template <int kBytes>
+  void keep_ahead() const {}
 };
 
 }  // namespace
