@@ -115,7 +115,7 @@ struct AmxPass : AmxRows {
 
   // S of a step, into a slot.
   template <typename Beside>
-  [[gnu::always_inline]] void score(Place at, int slot, Beside& beside) {
+  RAPT_ALWAYS_INLINE void score(Place at, int slot, Beside& beside) {
     const int panel = scratch.steps * kTileElements;  // of 16 keys or rows
     const BFloat* const q = scratch.queries + at.row / 16 * panel;
     const BFloat* const k = scratch.keys + (at.key - chunk) / 16 * panel;
@@ -124,12 +124,12 @@ struct AmxPass : AmxRows {
 
   // O += P V of the waiting keys, for tiles of dims before the given pair.
   template <typename Beside>
-  [[gnu::always_inline]] void accumulate(int end, Beside& beside) {
+  RAPT_ALWAYS_INLINE void accumulate(int end, Beside& beside) {
     constexpr int kPanel = kBlockGroups * kTileElements;  // of 16 dims or rows
     const int group = waiting.key % kKeyBlock / kKeyGroup;
     if (waiting.groups == 0 || waiting.next_dim_pair >= end) return tiles.flush();
     const BFloat* const p = probabilities_of(waiting.slot, 0, group);
-    const auto add = [&](int pair, auto& what) __attribute__((always_inline)) {
+    const auto add = [&](int pair, auto& what) RAPT_ALWAYS_INLINE {
       const BFloat* const v =
           scratch.values +
           ((waiting.key - chunk) / kKeyBlock * scratch.dim_pairs + pair) * (2 * kPanel) +

@@ -81,8 +81,7 @@ struct AmxRows {
 
   // The softmax of a row tile's step, from a slot of S to one of P.
   template <int kPortion>
-  [[gnu::always_inline]] SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot,
-                                                       int tile) const {
+  RAPT_ALWAYS_INLINE SoftmaxPass<kPortion> pass_of(Place at, int slot, int p_slot, int tile) const {
     const Vec max = load(scratch.max + at.row + tile * 16);
     return {scores_of(slot) + tile * (kHomeStride * kTileFloats),
             probabilities_of(p_slot, tile, at.key % kKeyBlock / kKeyGroup), rule.factor(),

@@ -37,18 +37,18 @@ class SoftmaxPass {
   static constexpr int kSteps = kKeyGroup / 8 / kPortion;
 
   // The next portion.
-  [[gnu::always_inline]] void advance() {
+  RAPT_ALWAYS_INLINE void advance() {
 #pragma GCC unroll 4
     for (int i = 0; i < kPortion; i++) take_pair();
   }
   // After the rest.
-  [[gnu::always_inline]] Sums finish() {
+  RAPT_ALWAYS_INLINE Sums finish() {
     while (scores_ != end_) take_pair();
     return {even_ + odd_, rounded_};
   }
 
  private:
-  [[gnu::always_inline]] void take_pair() {
+  RAPT_ALWAYS_INLINE void take_pair() {
     const Vec x = exp2(fma(load(scores_), factor_, minus_shift_));
     const Vec y = exp2(fma(load(scores_ + 16), factor_, minus_shift_));
     even_ = even_ + x;
@@ -61,7 +61,7 @@ class SoftmaxPass {
   }
   // 2^x within 9e-5, a twentieth of a rounding to bf16; exact if x is whole; 0 of -inf, NaN of NaN.
   // A minimax fit of the relative error on [0, 1) that is 1 at 0.
-  [[gnu::always_inline]] Vec exp2(Vec x) const {
+  RAPT_ALWAYS_INLINE Vec exp2(Vec x) const {
     const Vec f = fraction(x);
     return scale_by_power_of_2(fma(fma(fma(c3_, f, c2_), f, c1_), f, c0_), x);
   }

@@ -23,9 +23,9 @@ class Accumulators {
   // the first Beside::kSteps steps.
   // Left tiles and sums are not used again soon: L1 is for right tiles, S and P.
   template <typename Beside>
-  [[gnu::always_inline]] void add(float* home, bool resume, const BFloat* left0,
-                                  const BFloat* left1, const BFloat* right0, const BFloat* right1,
-                                  int steps, Beside& beside) {
+  RAPT_ALWAYS_INLINE void add(float* home, bool resume, const BFloat* left0, const BFloat* left1,
+                              const BFloat* right0, const BFloat* right1, int steps,
+                              Beside& beside) {
     tile_load_past_l1<4>(left0, kTileBytes);
     tile_load<6>(right0, kTileBytes);
     enter<0>(home, resume);
@@ -57,9 +57,9 @@ class Accumulators {
 
  private:
   template <typename Beside>
-  [[gnu::always_inline]] static void add_step(const BFloat* left0, const BFloat* left1,
-                                              const BFloat* right0, const BFloat* right1, int at,
-                                              Beside& beside) {
+  RAPT_ALWAYS_INLINE static void add_step(const BFloat* left0, const BFloat* left1,
+                                          const BFloat* right0, const BFloat* right1, int at,
+                                          Beside& beside) {
     tile_load_past_l1<4>(left0 + at, kTileBytes);
     tile_load_past_l1<5>(left1 + at, kTileBytes);
     tile_load<6>(right0 + at, kTileBytes);

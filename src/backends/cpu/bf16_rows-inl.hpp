@@ -21,11 +21,11 @@ struct Bf16Rows {
   }
 
   template <int kRows, int kKeys, typename Ahead>
-  [[gnu::always_inline]] static Vec scores(const BFloat* tile, const std::byte* const* keys,
-                                           int64_t offset, int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static Vec scores(const BFloat* tile, const std::byte* const* keys,
+                                       int64_t offset, int dim, Ahead& ahead) {
     Vec sums[kWidth];
     unroll<kWidth>([&](auto i) { sums[i] = zero(); });
-    const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
+    const auto step = [&](int d, auto... tail) RAPT_ALWAYS_INLINE {
       const typename Ahead::template Ask<kKeys * kStep* int{sizeof(BFloat)}> ask(ahead);
       Pairs q[kRows];
       unroll<kRows>([&](auto r) { q[r] = load_pairs(tile + d * kRows + r * kStep); });
@@ -49,8 +49,8 @@ struct Bf16Rows {
 
   // Output rows are kept laced: load_output() puts them in order.
   template <int kRows, int kTileRows, typename Ahead>
-  [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<BFloat>& values,
-                                                int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static void accumulate(float* out, const WeightedValues<BFloat>& values,
+                                            int dim, Ahead& ahead) {
     constexpr int kMaxGroups = kRows == 4 ? 2 : 4;
     int d = 0;
     for (; d + kMaxGroups * kStep <= dim; d += kMaxGroups * kStep)
@@ -70,8 +70,8 @@ struct Bf16Rows {
 
   // kGroups steps from d on, two vectors each.
   template <int kRows, int kTileRows, int kGroups, typename Ahead>
-  [[gnu::always_inline]] static void add_groups(float* out, const WeightedValues<BFloat>& values,
-                                                int d, int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static void add_groups(float* out, const WeightedValues<BFloat>& values, int d,
+                                            int dim, Ahead& ahead) {
     constexpr int kVecs = 2 * kGroups;
     const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
     const int64_t offset = values.offset + d * int64_t{sizeof(BFloat)};
@@ -82,8 +82,7 @@ struct Bf16Rows {
         const Vec decay = set1(values.decay[r]);
         unroll<kVecs>([&](auto i) { sums[r][i] = sums[r][i] * decay; });
       });
-    const auto add_pair = [&](int k, const BFloat* low, const BFloat* high)
-        __attribute__((always_inline)) {
+    const auto add_pair = [&](int k, const BFloat* low, const BFloat* high) RAPT_ALWAYS_INLINE {
       constexpr int kBytes = 2 * kGroups * kStep * int{sizeof(BFloat)};
       if constexpr (kGroups == 1) ahead.template keep_ahead<kBytes>();
       using Asker = std::conditional_t<kGroups == 1, NoLookAhead, Ahead>;

@@ -352,7 +352,7 @@ class Decoder {
       const std::byte* keys[kKeys];
       for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
       for (int head = head_begin; head < head_end; head++) {
-        const auto score_tile = [&](int r, auto& ahead) __attribute__((always_inline)) {
+        const auto score_tile = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
           alignas(64) float tile[kWidth];
           store(tile,
                 Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
@@ -376,7 +376,7 @@ class Decoder {
     for (int head = head_begin; head < head_end; head++) {
       if (first) soften(block, head);
       if (all_alike_) {
-        const auto add_tile = [&](int r, auto& ahead) __attribute__((always_inline)) {
+        const auto add_tile = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
           Rows::template accumulate<kRows, kRows>(
               out(head) + r * layout_.out_stride,
               {first ? decays(head) + r : nullptr,

@@ -54,11 +54,11 @@ struct FloatRows {
 
   // Lane r * kKeys + k of the result is query row r times key k, for kRows * kKeys == kWidth.
   template <int kRows, int kKeys, typename Ahead>
-  [[gnu::always_inline]] static Vec scores(const float* tile, const std::byte* const* keys,
-                                           int64_t offset, int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static Vec scores(const float* tile, const std::byte* const* keys,
+                                       int64_t offset, int dim, Ahead& ahead) {
     Vec sums[kWidth];
     unroll<kWidth>([&](auto i) { sums[i] = zero(); });
-    const auto step = [&](int d, auto... tail) __attribute__((always_inline)) {
+    const auto step = [&](int d, auto... tail) RAPT_ALWAYS_INLINE {
       ahead.template keep_ahead<kKeys * kStep* int{sizeof(T)}>();
       Vec q[kRows];
       unroll<kRows>([&](auto r) { q[r] = load(tile + d * kRows + r * kStep); });
@@ -80,8 +80,8 @@ struct FloatRows {
   }
 
   template <int kRows, int kTileRows, typename Ahead>
-  [[gnu::always_inline]] static void accumulate(float* out, const WeightedValues<float>& values,
-                                                int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static void accumulate(float* out, const WeightedValues<float>& values,
+                                            int dim, Ahead& ahead) {
     constexpr int kMaxVecs = smaller(kAccumulators / kRows, 8);
     int d = 0;
     for (; d + kMaxVecs * kStep <= dim; d += kMaxVecs * kStep)
@@ -101,8 +101,8 @@ struct FloatRows {
 
   // kVecs steps from d on.
   template <int kRows, int kTileRows, int kVecs, typename Ahead>
-  [[gnu::always_inline]] static void add_vecs(float* out, const WeightedValues<float>& values,
-                                              int d, int dim, Ahead& ahead) {
+  RAPT_ALWAYS_INLINE static void add_vecs(float* out, const WeightedValues<float>& values, int d,
+                                          int dim, Ahead& ahead) {
     const auto vec = [&](int r, int i) { return out + (d + i * kWidth) * kTileRows + r * kWidth; };
     const int64_t offset = values.offset + d * int64_t{sizeof(T)};
     const Mask tail = first_lanes(smaller(kStep, dim - d));

@@ -63,14 +63,14 @@ class LookAhead {
   template <int kBytes>
   class Ask {
    public:
-    [[gnu::always_inline]] explicit Ask(LookAhead& ahead) {
+    RAPT_ALWAYS_INLINE explicit Ask(LookAhead& ahead) {
       unroll<kPieces>([&](auto i) {
         unroll<kTimes>([&](auto k) { pieces_[i][k] = ahead.at_[(k + 1) * kDistance - 1]; });
         if (ahead.at_ < ahead.next_) ahead.at_++;  // rows of odd sizes are counted generously
       });
     }
     template <int kLineIndex>
-    [[gnu::always_inline]] void line() const {
+    RAPT_ALWAYS_INLINE void line() const {
       constexpr int kAt = kLineIndex * kLine;
       unroll<kTimes>([&](auto k) {
         __builtin_prefetch(pieces_[kAt / kPieceBytes][k] + kAt % kPieceBytes, 0, 3);
@@ -84,7 +84,7 @@ class LookAhead {
 
   // The same in one go, for any number of bytes.
   template <int kBytes>
-  [[gnu::always_inline]] void keep_ahead() {
+  RAPT_ALWAYS_INLINE void keep_ahead() {
     for (due_ += kBytes; due_ >= kPieceBytes; due_ -= kPieceBytes) {
       const Ask<kPieceBytes> ask(*this);
       unroll<kPieceBytes / kLine>([&](auto i) { ask.template line<i>(); });

@@ -143,7 +143,7 @@ inline void store(T* p, Vec x, Mask mask) {
     if (bits >> i & 1) p[i] = copy[i];
 }
 
-[[gnu::always_inline]] inline Vec lane_sums(const Vec (&r)[kWidth]) {
+RAPT_ALWAYS_INLINE inline Vec lane_sums(const Vec (&r)[kWidth]) {
   const Vec a = _mm256_hadd_ps(_mm256_hadd_ps(r[0], r[1]), _mm256_hadd_ps(r[2], r[3]));
   const Vec b = _mm256_hadd_ps(_mm256_hadd_ps(r[4], r[5]), _mm256_hadd_ps(r[6], r[7]));
   return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));

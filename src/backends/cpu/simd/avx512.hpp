@@ -142,7 +142,7 @@ inline void store(T* p, Vec x, Mask mask) {
   _mm256_mask_storeu_epi16(p, mask, narrow(T{}, x));
 }
 
-[[gnu::always_inline]] inline Vec lane_sums(const Vec (&r)[kWidth]) {
+RAPT_ALWAYS_INLINE inline Vec lane_sums(const Vec (&r)[kWidth]) {
   Vec t[8], u[4], w[2];
   unroll<8>([&](auto i) {
     const Vec a = r[2 * i], b = r[2 * i + 1];

@@ -160,7 +160,7 @@ inline void store(T* p, Vec x, Mask mask) {
 }
 
 // Lane i is the sum of r[i]'s lanes, added in the same order for every i.
-[[gnu::always_inline]] inline Vec lane_sums(const Vec (&r)[kWidth]) {
+RAPT_ALWAYS_INLINE inline Vec lane_sums(const Vec (&r)[kWidth]) {
   return Vec{reduce_add(r[0]), reduce_add(r[1]), reduce_add(r[2]), reduce_add(r[3])};
 }
 
