@@ -49,8 +49,10 @@ class SoftmaxPass {
 
  private:
   RAPT_ALWAYS_INLINE void take_pair() {
-    const Vec x = exp2(fma(load(scores_), factor_, minus_shift_));
-    const Vec y = exp2(fma(load(scores_ + 16), factor_, minus_shift_));
+    // Rounded before the shift is taken off, as the maximum was when it became the shift: of scores
+    // so large that this rounds to whole numbers, the largest must still give 1 at most.
+    const Vec x = exp2(load(scores_) * factor_ + minus_shift_);
+    const Vec y = exp2(load(scores_ + 16) * factor_ + minus_shift_);
     even_ = even_ + x;
     odd_ = odd_ + y;
     const Pairs p = pairs_.narrow(x, y);

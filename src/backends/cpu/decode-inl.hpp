@@ -117,11 +117,12 @@ class Decoder {
     TokenBlock blocks[2];
     int current = 0;
     int first = keys_.begin / kBlockKeys * kBlockKeys;
-    if (keys_.begin < keys_.end) {
+    const bool any = keys_.begin < keys_.end;
+    if (any) {
       locate(first, blocks[0]);
       list_block<kRows>(blocks[0]);
     }
-    for (; first < keys_.end; first += kBlockKeys, current ^= 1) {
+    for (; any && first < keys_.end; first += kBlockKeys, current ^= 1) {
       ahead_.advance();
       TokenBlock& next = blocks[current ^ 1];
       next.begin = next.end = 0;

@@ -165,6 +165,28 @@ TEST_P(Prefill, takes_any_logit_for_a_real_one) {
   }
 }
 
+// Scores of 1e11, whose units in the last place are thousands: the one key still weighs 1.
+TEST_P(Prefill, gives_the_value_of_a_single_key_of_any_score) {
+  KernelCase c{.dtype = DType::kBFloat16,
+               .head_dim_qk = 64,
+               .head_dim_vo = 64,
+               .query_len = 20,
+               .kv_len = 1,
+               .window_right = -1};
+  KernelTensors tensors(c);
+  const cpu::Problem problem = tensors.problem();
+  auto* q = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(problem.q));
+  for (int64_t i = 0; i < (KernelTensors::kQueryStart + c.query_len) * problem.q_token_stride / 2;
+       i++)
+    q[i] = 0x4802;  // 133120
+  for (int32_t d = 0; d < c.head_dim_qk; d++) tensors.set_k(0, 0, d, 133120);
+  const KernelReference expected = reference(tensors);
+  run_prefill(kernels(), tensors);
+  for (int64_t i = 0; i < c.query_len; i++)
+    for (int32_t d = 0; d < c.head_dim_vo; d++)
+      EXPECT_EQ(tensors.out(i, 0, d), static_cast<float>(expected.out[i * c.head_dim_vo + d]));
+}
+
 // A late key far above all earlier ones: the output is rescaled by 2^-large.
 TEST_P(Prefill, rescales_when_the_maximum_grows) {
   for (DType dtype : kDTypes)
