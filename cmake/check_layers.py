@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-# Each layer with the layers it may include, directly. `api` stands for the public headers' implementation.
+# Each layer with the layers it may include, directly. `api` implements the public headers.
 ALLOWED = {
     "core": set(),
     "device": {"core"},

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Fails when a page of documentation shows code that nothing builds, or names a path that is not there.
+"""Fails when a page shows code that nothing builds, or names a path that is not there.
 
 usage: check_docs.py REPOSITORY
 
 Pages are README.md, CONTRIBUTING.md and docs/**/*.md. The rules:
 
-1. A fenced block of code (cpp, c, cmake, python, sh, console) follows an HTML comment that says where it comes from:
+1. A fenced block of code (cpp, c, cmake, python, sh, console) follows an HTML comment that says
+   where it comes from:
        <!-- from examples/attention_cpp/main.cpp: step -->
-   The block is, without its indentation, the lines between `begin: step` and `end: step` in that file, which is one
-   that tests build or run (below examples/ or tests/, or a file of shell or CMake code). Marker lines are left out, and
-   regions may nest. Without `: step` the block is the whole file.
+   The block is, without its indentation, the lines between `begin: step` and `end: step` in that
+   file, which is one that tests build or run (below examples/ or tests/, or a file of shell or
+   CMake code). Marker lines are left out, and regions may nest. Without `: step` the block is the whole
+   file.
 2. Instead, a block of sh or console may follow
        <!-- run -->
-   It is run from the repository's root when the environment has RAPT_RUN_DOCS=1 (CI), 10 minutes at most. Of a console
-   block the lines that begin with `$ ` are run. The paths it names must exist in any case.
-3. Paths in `backticks` and relative links exist, seen from the root, the page, include/ or src/. `*` stands for at
-   least one name. Paths below build/ are not looked at.
+   It is run from the repository's root when the environment has RAPT_RUN_DOCS=1 (CI), 10 minutes at
+   most. Of a console block the lines that begin with `$ ` are run. The paths it names must exist in
+   any case.
+3. Paths in `backticks` and relative links exist, seen from the root, the page, include/ or src/.
+   `*` stands for at least one name. Paths below build/ are not looked at.
 
 Blocks of other languages (text, json, none) are illustrations.
 """
@@ -33,17 +36,20 @@ FENCE = re.compile(r"^```(\w*)\s*$")
 SOURCE = re.compile(r"^<!-- from (\S+?)(?:: (\w+))? -->$")
 MARKER = re.compile(r"\b(begin|end): (\w+)")
 # A file with a suffix that the repository uses, or anything of two parts.
-PATH = re.compile(r"^(\.?[\w*-][\w.*+-]*/)*[\w*.-][\w.*+-]*(/|\.(md|hpp|h|cpp|c|py|sh|txt|cmake|json|map|pc))$"
-                  r"|^\.?[\w*-][\w.*+-]*(/[\w.*+-]+)+$")
+PATH = re.compile(
+    r"^(\.?[\w*-][\w.*+-]*/)*[\w*.-][\w.*+-]*(/|\.(md|hpp|h|cpp|c|py|sh|txt|cmake|json|map|pc))$"
+    r"|^\.?[\w*-][\w.*+-]*(/[\w.*+-]+)+$"
+)
 
 
 def pages(root):
-    return [page for page in (root / "README.md", root / "CONTRIBUTING.md") if page.exists()] + sorted(
-        (root / "docs").rglob("*.md"))
+    return [
+        page for page in (root / "README.md", root / "CONTRIBUTING.md") if page.exists()
+    ] + sorted((root / "docs").rglob("*.md"))
 
 
 def split(text):
-    """Prose lines with their numbers, and blocks as (line number, language, comment before, text)."""
+    """Prose lines with their numbers; blocks as (line number, language, comment before, text)."""
     prose, blocks, comment, block = [], [], "", None
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line.strip())
@@ -79,7 +85,10 @@ def exists(root, page, path):
     if path.startswith(("build/", "./build/")):
         return True
     folders = (root, page.parent, root / "include", root / "src")
-    return any(next(folder.glob(path), None) if "*" in path else (folder / path).exists() for folder in folders)
+    return any(
+        next(folder.glob(path), None) if "*" in path else (folder / path).exists()
+        for folder in folders
+    )
 
 
 def commands(language, text):
@@ -89,11 +98,17 @@ def commands(language, text):
 
 
 def run(root, text):
-    """What went wrong, or None. A block that runs the tests does not run the documentation again."""
+    """What went wrong, or None. A block that runs the tests does not run the pages again."""
     try:
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=root, timeout=TIMEOUT_S, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**os.environ, "RAPT_RUN_DOCS": "0"})
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=root,
+            timeout=TIMEOUT_S,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "RAPT_RUN_DOCS": "0"},
+        )
     except subprocess.TimeoutExpired:
         return f"is still running after {TIMEOUT_S} s"
     return None if done.returncode == 0 else f"gives exit code {done.returncode}:\n{done.stdout}"
@@ -111,11 +126,15 @@ def block_fault(root, page, language, comment, text):
         return run(root, text) if os.environ.get("RAPT_RUN_DOCS") == "1" else None
     source = SOURCE.match(comment)
     if not source:
-        return "has no comment `<!-- from PATH: REGION -->`" + (" or `<!-- run -->`" if language in SHELL else "")
+        return "has no comment `<!-- from PATH: REGION -->`" + (
+            " or `<!-- run -->`" if language in SHELL else ""
+        )
     path, region = source.groups()
     if not (root / path).is_file():
         return f"comes from {path}, which is not there"
-    if not path.startswith(("examples/", "tests/")) and not path.endswith((".sh", ".cmake", "CMakeLists.txt", ".ci/run")):
+    if not path.startswith(("examples/", "tests/")) and not path.endswith(
+        (".sh", ".cmake", "CMakeLists.txt", ".ci/run")
+    ):
         return f"comes from {path}, which no test builds or runs: take it from examples/ or tests/"
     expected = excerpt((root / path).read_text(), region)
     if expected is None:
@@ -135,7 +154,11 @@ def faults(root):
                 yield f"{name}:{number}: this block {fault}"
         for number, line in prose:
             spans = [span for span in re.findall(r"`([^`]+)`", line) if PATH.match(span)]
-            links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", line) if "://" not in link]
+            links = [
+                link.split("#")[0]
+                for link in re.findall(r"\]\(([^)\s]+)\)", line)
+                if "://" not in link
+            ]
             for path in spans + [link for link in links if link]:
                 if not exists(root, page, path):
                     yield f"{name}:{number}: {path} is not there"

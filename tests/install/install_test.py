@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Installs Rapt as a packager does and uses it as a user does.
 
-usage: install_test.py CASE --source DIR --build DIR --work DIR --cc CC --cxx CXX --build-type T --werror ON|OFF
+usage: install_test.py CASE --source DIR --build DIR --work DIR --cc CC --cxx CXX --build-type T
+                       --werror ON|OFF
 
-Cases `shared` and `static` install into WORK/<case> and move the result, so that everything after them also shows that
-the tree is relocatable; the other cases use what they left.
+Cases `shared` and `static` install into WORK/<case> and move the result, so that everything after
+them also shows that the tree is relocatable; the other cases use what they left.
 """
 import argparse
 import concurrent.futures
@@ -19,8 +20,13 @@ import sys
 def run(*command, expect_failure=False, **options):
     """Runs a command, with its output; its text is the result."""
     print("+", *command, flush=True)
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          **options)
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
     print(done.stdout, flush=True)
     if (done.returncode != 0) != expect_failure:
         sys.exit(f"exit code {done.returncode}: {' '.join(map(str, command))}")
@@ -28,10 +34,26 @@ def run(*command, expect_failure=False, **options):
 
 
 def configure(arg, source, build, *settings):
-    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
+    launcher = (
+        [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"]
+        if shutil.which("ccache")
+        else []
+    )
     shutil.rmtree(build, ignore_errors=True)
-    return ["cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_C_COMPILER={arg.cc}",
-            f"-DCMAKE_CXX_COMPILER={arg.cxx}", f"-DCMAKE_BUILD_TYPE={arg.build_type}", *launcher, *settings]
+    return [
+        "cmake",
+        "-S",
+        source,
+        "-B",
+        build,
+        "-G",
+        "Ninja",
+        f"-DCMAKE_C_COMPILER={arg.cc}",
+        f"-DCMAKE_CXX_COMPILER={arg.cxx}",
+        f"-DCMAKE_BUILD_TYPE={arg.build_type}",
+        *launcher,
+        *settings,
+    ]
 
 
 def install(arg, build, kind):
@@ -41,7 +63,12 @@ def install(arg, build, kind):
         shutil.rmtree(folder, ignore_errors=True)
     run("cmake", "--install", build, "--prefix", first)
     first.rename(moved)
-    for path in ("include/rapt/rapt.hpp", "include/rapt/rapt.h", "include/dlpack/dlpack.h", "share/doc/rapt/LICENSE"):
+    for path in (
+        "include/rapt/rapt.hpp",
+        "include/rapt/rapt.h",
+        "include/dlpack/dlpack.h",
+        "share/doc/rapt/LICENSE",
+    ):
         assert (moved / path).is_file(), f"{path} is not installed"
     for text in moved.rglob("*.cmake"):
         assert str(arg.source) not in text.read_text(), f"{text} names the source tree"
@@ -56,7 +83,15 @@ def exported(library):
 def consume(arg, how, *settings):
     """Builds and runs the consumer project; gives its build folder."""
     build = arg.work / f"consumer-{how}"
-    run(*configure(arg, arg.source / "tests/install/consumer", build, f"-DRAPT_SOURCE={arg.source}", *settings))
+    run(
+        *configure(
+            arg,
+            arg.source / "tests/install/consumer",
+            build,
+            f"-DRAPT_SOURCE={arg.source}",
+            *settings,
+        )
+    )
     run("cmake", "--build", build)
     for program in ("consumer_cpp", "consumer_c", "consumer_errors"):
         run(build / program)
@@ -75,9 +110,15 @@ def symbols(arg):
     ours = re.compile(r"rapt_\w+$|((typeinfo|typeinfo name|vtable) for )?rapt::")
     foreign = [name for name in names if not ours.match(name)]
     assert not foreign, f"exported, but not Rapt's interface: {foreign}"
-    declared = set(re.findall(r"\b(rapt_\w+)\(", re.sub(r"/\*.*?\*/", "", (arg.source / "include/rapt/rapt.h")
-                                                       .read_text(), flags=re.S)))
-    declared -= {name for name in declared if name in ("rapt_task", "rapt_parallel_for", "rapt_log")}
+    declared = set(
+        re.findall(
+            r"\b(rapt_\w+)\(",
+            re.sub(r"/\*.*?\*/", "", (arg.source / "include/rapt/rapt.h").read_text(), flags=re.S),
+        )
+    )
+    declared -= {
+        name for name in declared if name in ("rapt_task", "rapt_parallel_for", "rapt_log")
+    }
     missing = declared - set(names)
     assert len(declared) > 40 and not missing, f"declared in rapt.h, but not exported: {missing}"
     unlisted = {name for name in names if name.startswith("rapt_")} - declared
@@ -85,53 +126,89 @@ def symbols(arg):
 
 
 def headers(arg):
-    """Each public header alone, with the installed include folder alone; the C ones in both languages."""
+    """Each public header, with the installed include folder alone; C ones in both languages."""
     include = arg.work / "shared/include"
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{include}"]
     c, cxx = [arg.cc, "-std=c99", "-x", "c"], [arg.cxx, "-std=c++20", "-x", "c++"]
     paths = sorted((include / "rapt").iterdir())
     assert len(paths) > 10
-    alone = [(language, path.name) for path in paths for language in ([c, cxx] if path.suffix == ".h" else [cxx])]
+    alone = [
+        (language, path.name)
+        for path in paths
+        for language in ([c, cxx] if path.suffix == ".h" else [cxx])
+    ]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda one: run(*one[0], *strict, "-",
-                                      input=f'#include "rapt/{one[1]}"\nint not_empty;\n'), alone))
+        list(
+            pool.map(
+                lambda one: run(
+                    *one[0], *strict, "-", input=f'#include "rapt/{one[1]}"\nint not_empty;\n'
+                ),
+                alone,
+            )
+        )
 
 
 def find_package(arg):
-    consume(arg, "find_package", "-DRAPT_FROM=find_package", f"-DCMAKE_PREFIX_PATH={arg.work / 'shared'}")
+    consume(
+        arg,
+        "find_package",
+        "-DRAPT_FROM=find_package",
+        f"-DCMAKE_PREFIX_PATH={arg.work / 'shared'}",
+    )
     later = arg.work / "later-version"
     shutil.rmtree(later, ignore_errors=True)
     later.mkdir()
-    (later / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(later LANGUAGES CXX)\n"
-                                          "find_package(rapt 0.2 CONFIG REQUIRED)\n")
-    said = run(*configure(arg, later, later / "build", f"-DCMAKE_PREFIX_PATH={arg.work / 'shared'}"),
-               expect_failure=True)
+    (later / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(later LANGUAGES CXX)\n"
+        "find_package(rapt 0.2 CONFIG REQUIRED)\n"
+    )
+    said = run(
+        *configure(arg, later, later / "build", f"-DCMAKE_PREFIX_PATH={arg.work / 'shared'}"),
+        expect_failure=True,
+    )
     assert "requested version" in said
 
 
 def pkg_config(arg, kind="shared"):
     prefix = arg.work / kind
     environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
-    assert ("-DRAPT_STATIC" in run("pkg-config", "--cflags", "rapt", env=environment)) == (kind == "static")
+    assert ("-DRAPT_STATIC" in run("pkg-config", "--cflags", "rapt", env=environment)) == (
+        kind == "static"
+    )
     folder = arg.work / f"pkg_config-{kind}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for source in ("attention_cpp/main.cpp", "attention_c/main.c"):
         shutil.copy(arg.source / "examples" / source, folder)
-    run("bash", "-eu", arg.source / "tests/install/pkg_config.sh", kind, cwd=folder, env=environment)
+    run(
+        "bash", "-eu", arg.source / "tests/install/pkg_config.sh", kind, cwd=folder, env=environment
+    )
     for program in ("serve_cpp", "serve_c"):
         run(folder / program, env={**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")})
 
 
 def static(arg):
     build = arg.work / "static-build"
-    run(*configure(arg, arg.source, build, "-DBUILD_SHARED_LIBS=OFF", "-DRAPT_BUILD_TESTS=OFF", "-DRAPT_BUILD_TOOLS=OFF",
-                   f"-DRAPT_WERROR={arg.werror}"))
+    run(
+        *configure(
+            arg,
+            arg.source,
+            build,
+            "-DBUILD_SHARED_LIBS=OFF",
+            "-DRAPT_BUILD_TESTS=OFF",
+            "-DRAPT_BUILD_TOOLS=OFF",
+            f"-DRAPT_WERROR={arg.werror}",
+        )
+    )
     run("cmake", "--build", build)
     install(arg, build, "static")
-    consumer = consume(arg, "static", "-DRAPT_FROM=find_package", f"-DCMAKE_PREFIX_PATH={arg.work / 'static'}")
+    consumer = consume(
+        arg, "static", "-DRAPT_FROM=find_package", f"-DCMAKE_PREFIX_PATH={arg.work / 'static'}"
+    )
     assert "RAPT_STATIC" in (consumer / "build.ninja").read_text()
-    assert exported(consumer / "libplugin.so") == ["plugin_threads"], "a user's library exports Rapt"
+    assert exported(consumer / "libplugin.so") == [
+        "plugin_threads"
+    ], "a user's library exports Rapt"
     pkg_config(arg, "static")
 
 
@@ -143,12 +220,25 @@ def fetch_content(arg):
     consume(arg, "fetch_content", "-DRAPT_FROM=fetch_content", f"-DRAPT_WERROR={arg.werror}")
 
 
-CASES = {case.__name__: case for case in (shared, symbols, headers, find_package, pkg_config, static, add_subdirectory,
-                                          fetch_content)}
+CASES = {
+    case.__name__: case
+    for case in (
+        shared,
+        symbols,
+        headers,
+        find_package,
+        pkg_config,
+        static,
+        add_subdirectory,
+        fetch_content,
+    )
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("case", choices=CASES)
     for folder in ("source", "build", "work"):
         parser.add_argument(f"--{folder}", type=pathlib.Path, required=True)

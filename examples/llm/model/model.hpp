@@ -39,8 +39,8 @@ struct ModelConfig {
 };
 
 // One transformer block:
-//   x += wo · attention(rope(wq · n), rope(wk · n), wv · n)   with n = rms_norm(x) * attention_norm
-//   x += w_down · (silu(w_gate · m) * (w_up · m))             with m = rms_norm(x) * ffn_norm
+//   x += wo attention(rope(wq n), rope(wk n), wv n)   with n = rms_norm(x) * attention_norm
+//   x += w_down (silu(w_gate m) * (w_up m))           with m = rms_norm(x) * ffn_norm
 struct LayerWeights {
   Matrix attention_norm;  // [1, dim]
   Matrix wq;              // [num_query_heads * head_dim, dim]

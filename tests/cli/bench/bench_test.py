@@ -33,8 +33,14 @@ class BadArguments(unittest.TestCase):
             (["cpu", "--isa", "sse9"], '--isa is "sse9": must be baseline'),
             (["cpu", "--threads", "-1"], "--threads"),
             (["cpu", "--seconds", "0"], "--seconds"),
-            (["cpu", "--shapes", "/nowhere/shapes.txt"], '--shapes is "/nowhere/shapes.txt": cannot be read'),
-            (["cpu", "--quick", "--only", "plan", "--out", "/nowhere/out.json"], "/nowhere/out.json"),
+            (
+                ["cpu", "--shapes", "/nowhere/shapes.txt"],
+                '--shapes is "/nowhere/shapes.txt": cannot be read',
+            ),
+            (
+                ["cpu", "--quick", "--only", "plan", "--out", "/nowhere/out.json"],
+                "/nowhere/out.json",
+            ),
             (["generate"], "--model is required"),
             (["generate", "--model", "/nowhere/model.gguf"], "/nowhere/model.gguf"),
             (["generate", "--model", MODEL, "--isa", "sse9"], '--isa is "sse9": must be baseline'),
@@ -90,14 +96,19 @@ class Shapes(unittest.TestCase):
         for keys in ("16", "32"):
             for batch in ("decode", "mixed"):
                 for call in ("replan", "plan"):
-                    self.assertIn(f"tiny bfloat16 32/8 heads D 128, 2 requests of up to {keys} keys, {batch}, page 16, {call}",
-                                  shapes)
+                    self.assertIn(
+                        f"tiny bfloat16 32/8 heads D 128, 2 requests of up to {keys} keys, "
+                        f"{batch}, page 16, {call}",
+                        shapes,
+                    )
 
     def test_every_cache_runs_and_reads_no_poison(self):
         self.file.write_text(
             "prefill tiny heads=4/2 dim=64 queries=16 keys=72 causal=yes,no dtype=fp32,fp16,bf16\n"
-            "decode tiny heads=4/2 dim=64 keys=72 requests=3 state=warm cache=pages_kv,kv_pages,packed layout=nhd,hnd\n"
-            "decode tiny heads=4/2 dim=64 keys=72 requests=3 state=warm page=0,72\n")
+            "decode tiny heads=4/2 dim=64 keys=72 requests=3 state=warm "
+            "cache=pages_kv,kv_pages,packed layout=nhd,hnd\n"
+            "decode tiny heads=4/2 dim=64 keys=72 requests=3 state=warm page=0,72\n"
+        )
         report = report_of("--shapes", str(self.file), "--seconds", "0.001", "--threads", "2")
         self.assertEqual(len(report["figures"]), 6 + 6 + 2)
         self.assertIn("fp32 FMA", [limit["name"] for limit in report["limits"]])
@@ -146,8 +157,22 @@ class Report(unittest.TestCase):
 
 class Generate(unittest.TestCase):
     def test_a_model_is_measured_beside_a_read_of_its_weights(self):
-        result = bench("generate", "--model", MODEL, "--seconds", "0.01", "--threads", "2", "--prompt-tokens", "40",
-                       "--decode-tokens", "20", "--page-size", "7", "--json")
+        result = bench(
+            "generate",
+            "--model",
+            MODEL,
+            "--seconds",
+            "0.01",
+            "--threads",
+            "2",
+            "--prompt-tokens",
+            "40",
+            "--decode-tokens",
+            "20",
+            "--page-size",
+            "7",
+            "--json",
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         report = json.loads(result.stdout)
         self.assertEqual(report["machine"]["threads"], 2)
@@ -160,9 +185,14 @@ class Generate(unittest.TestCase):
             self.assertEqual(figure["backend"], "cpu")
             self.assertGreater(figure["low"], 0)
             self.assertGreaterEqual(figure["rounds"], 3)
-        # 259,328 weights of the layers and the output, fp32; 5 layers of K and V, 4 heads of 8, fp32, of 26 tokens.
-        bytes_of_a_token = 4 * (5 * (64 * 128 + 64 * 64 + 3 * 64 * 172) + 512 * 64) + 5 * 2 * 4 * 8 * 4 * 26
-        self.assertAlmostEqual(read["median"] / decode["median"] * 1e9 / bytes_of_a_token, 1, places=6)
+        # 259,328 weights of the layers and the output, fp32; 5 layers of K and V, 4 heads of 8,
+        # fp32, of 26 tokens.
+        bytes_of_a_token = (
+            4 * (5 * (64 * 128 + 64 * 64 + 3 * 64 * 172) + 512 * 64) + 5 * 2 * 4 * 8 * 4 * 26
+        )
+        self.assertAlmostEqual(
+            read["median"] / decode["median"] * 1e9 / bytes_of_a_token, 1, places=6
+        )
         (beside,) = read["beside"]
         self.assertEqual(beside["name"], "weights read in sequence")
         self.assertGreater(beside["share"], 0)

@@ -10,12 +10,26 @@ import sys
 import unittest
 
 RAPT = sys.argv.pop(1)
-BACKENDS = {"flash_attention", "flashinfer", "portable", "flex", "turboquant", "paged_attention", "cpu", "reference"}
+BACKENDS = {
+    "flash_attention",
+    "flashinfer",
+    "portable",
+    "flex",
+    "turboquant",
+    "paged_attention",
+    "cpu",
+    "reference",
+}
 
 
 def rapt(*arguments, **environment):
-    return subprocess.run([RAPT, *arguments], capture_output=True, text=True, timeout=30,
-                          env={**os.environ, **environment})
+    return subprocess.run(
+        [RAPT, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, **environment},
+    )
 
 
 class Command(unittest.TestCase):
@@ -76,10 +90,21 @@ class Explain(unittest.TestCase):
         self.assertIn("chosen: cpu", rapt("explain").stdout)
 
     def test_a_gpu_names_who_would_be_chosen_and_exits_0(self):
-        arguments = ["explain", "--device", "h100", "--head-dim", "128", "--kv-dtype", "fp8_e4m3", "--sinks"]
+        arguments = [
+            "explain",
+            "--device",
+            "h100",
+            "--head-dim",
+            "128",
+            "--kv-dtype",
+            "fp8_e4m3",
+            "--sinks",
+        ]
         text = rapt(*arguments)
         self.assertEqual(text.returncode, 0)
-        self.assertIn("chosen: none; flash_attention 3 would be once its kernels are built", text.stdout)
+        self.assertIn(
+            "chosen: none; flash_attention 3 would be once its kernels are built", text.stdout
+        )
         answer = json.loads(rapt(*arguments, "--json").stdout)
         self.assertIsNone(answer["chosen"])
         self.assertEqual(answer["chosen_once_built"], {"backend": "flash_attention", "version": 3})
@@ -90,18 +115,69 @@ class Explain(unittest.TestCase):
                 self.assertIn(reason, text.stdout)
 
     def test_every_flag_reaches_the_spec(self):
-        answer = json.loads(rapt(
-            "explain", "--device", "cpu", "--head-dim", "192", "--head-dim-vo", "128", "--query-heads", "16",
-            "--kv-heads", "4", "--dtype", "fp16", "--kv-dtype", "fp16", "--page-size", "64", "--window", "127,0",
-            "--softcap", "30", "--alibi", "--sinks", "--mask", "custom", "--kind", "decoder", "--kv-scales",
-            "per_head", "--lse", "--batch-invariant", "--layout", "HND", "--json").stdout)
+        answer = json.loads(
+            rapt(
+                "explain",
+                "--device",
+                "cpu",
+                "--head-dim",
+                "192",
+                "--head-dim-vo",
+                "128",
+                "--query-heads",
+                "16",
+                "--kv-heads",
+                "4",
+                "--dtype",
+                "fp16",
+                "--kv-dtype",
+                "fp16",
+                "--page-size",
+                "64",
+                "--window",
+                "127,0",
+                "--softcap",
+                "30",
+                "--alibi",
+                "--sinks",
+                "--mask",
+                "custom",
+                "--kind",
+                "decoder",
+                "--kv-scales",
+                "per_head",
+                "--lse",
+                "--batch-invariant",
+                "--layout",
+                "HND",
+                "--json",
+            ).stdout
+        )
         spec = answer["spec"]
-        self.assertEqual(spec, {
-            "kind": "decoder", "num_query_heads": 16, "num_kv_heads": 4, "head_dim_qk": 192, "head_dim_vo": 128,
-            "dtype": "float16", "kv_format": "float16", "page_size": 64, "causal": True, "window": [127, 0],
-            "scale": spec["scale"], "softcap": 30.0, "alibi": True, "sinks": True, "custom_mask": True,
-            "kv_scales": "per_head", "needs_lse": True, "batch_invariant": True})
-        self.assertAlmostEqual(spec["scale"], 192 ** -0.5, places=6)
+        self.assertEqual(
+            spec,
+            {
+                "kind": "decoder",
+                "num_query_heads": 16,
+                "num_kv_heads": 4,
+                "head_dim_qk": 192,
+                "head_dim_vo": 128,
+                "dtype": "float16",
+                "kv_format": "float16",
+                "page_size": 64,
+                "causal": True,
+                "window": [127, 0],
+                "scale": spec["scale"],
+                "softcap": 30.0,
+                "alibi": True,
+                "sinks": True,
+                "custom_mask": True,
+                "kv_scales": "per_head",
+                "needs_lse": True,
+                "batch_invariant": True,
+            },
+        )
+        self.assertAlmostEqual(spec["scale"], 192**-0.5, places=6)
         self.assertEqual(answer["chosen"]["layout"], "HND")
         self.assertEqual(answer["chosen"]["page_size"], 64)
         encoder = json.loads(rapt("explain", "--kind", "encoder_only", "--json").stdout)
@@ -110,7 +186,9 @@ class Explain(unittest.TestCase):
         self.assertFalse(full["spec"]["causal"])
 
     def test_a_named_backend_that_refuses_is_2_with_everything_printed(self):
-        result = rapt("explain", "--device", "b200", "--head-dim", "512", "--backend", "flash_attention")
+        result = rapt(
+            "explain", "--device", "b200", "--head-dim", "512", "--backend", "flash_attention"
+        )
         self.assertEqual(result.returncode, 2)
         self.assertIn("head_dim_qk is 512: must be 8-256", result.stdout)
         for backend in BACKENDS:

@@ -40,13 +40,29 @@ class Run(unittest.TestCase):
     def rapt(self, *arguments, **options):
         # The address sanitizer would rather end the process than be out of memory.
         environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
-        return subprocess.run([RAPT, "run", self.path("step.json"), "--seconds", "0", *arguments], capture_output=True,
-                              text=True, timeout=30, env=environment, **options)
+        return subprocess.run(
+            [RAPT, "run", self.path("step.json"), "--seconds", "0", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env=environment,
+            **options,
+        )
 
     def step(self, spec=None, arguments=(), **fields):
         """Runs a small fp32 step: three new tokens of one request, one of another."""
-        document = {"spec": {"query_heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "float32", **(spec or {})},
-                    "query_len": [3, 1], "kv_len": [3, 40], **fields}
+        document = {
+            "spec": {
+                "query_heads": 4,
+                "kv_heads": 2,
+                "head_dim": 8,
+                "dtype": "float32",
+                **(spec or {}),
+            },
+            "query_len": [3, 1],
+            "kv_len": [3, 40],
+            **fields,
+        }
         self.write("step.json", json.dumps(document).encode())
         return self.rapt(*arguments)
 
@@ -56,7 +72,12 @@ class Run(unittest.TestCase):
         self.assertEqual(result.stdout, "")
 
     def test_a_step_passes_its_check(self):
-        for spec in ({}, {"page_size": 0}, {"window": [4, 0], "sinks": True, "lse": True}, {"dtype": "float16"}):
+        for spec in (
+            {},
+            {"page_size": 0},
+            {"window": [4, 0], "sinks": True, "lse": True},
+            {"dtype": "float16"},
+        ):
             result = self.step(spec, ["--check", "--json"])
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertTrue(json.loads(result.stdout)["check"]["passed"])
@@ -74,12 +95,18 @@ class Run(unittest.TestCase):
             self.refused(self.step(spec), said)
         self.refused(self.step(kv_len=[3]), "step.query_len has 2 entries and step.kv_len has 1")
         self.refused(self.step(kv_len=[-3, 1]), "step.kv_len[0] is -3")
-        self.refused(self.step({"custom_mask": True}, custom_mask_density=1.5), "step.custom_mask_density is 1.5")
+        self.refused(
+            self.step({"custom_mask": True}, custom_mask_density=1.5),
+            "step.custom_mask_density is 1.5",
+        )
 
     def test_devices_that_are_not_this_machine_are_refused(self):
         self.refused(self.step(arguments=["--device", "h100"]), "device is h100: must be a CPU")
         for device in ("cpu-baseline", "cpu-amx-bf16"):
-            self.refused(self.step(arguments=["--device", device]), f"--device {device}: a step runs on this machine")
+            self.refused(
+                self.step(arguments=["--device", device]),
+                f"--device {device}: a step runs on this machine",
+            )
         self.assertEqual(self.step(arguments=["--device", "CPU"]).returncode, 0)
 
     def test_json_of_any_depth_is_no_crash(self):
@@ -106,8 +133,12 @@ class Run(unittest.TestCase):
         ):
             self.write("q.npy", contents)
             self.refused(self.step(tensors={"q": "q.npy"}), said)
-        for change, said in (({"shape": [4, 4, 8.5]}, "8.5"), ({"data_offsets": [1, 513]}, "outside the file"),
-                             ({"data_offsets": [-1, 511]}, "-1"), ({"dtype": "F16"}, "F16")):
+        for change, said in (
+            ({"shape": [4, 4, 8.5]}, "8.5"),
+            ({"data_offsets": [1, 513]}, "outside the file"),
+            ({"data_offsets": [-1, 511]}, "-1"),
+            ({"dtype": "F16"}, "F16"),
+        ):
             self.write("q.safetensors", safetensors({"q": {**entry, **change}}, data))
             self.refused(self.step(tensors={"q": "q.safetensors:q"}), said)
         for file in ("missing.npy", ".", "/dev/zero"):
@@ -119,15 +150,20 @@ class Run(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_what_the_machine_lacks_is_1(self):
-        self.refused(self.step({"page_size": 1 << 24, "query_heads": 512, "kv_heads": 512, "head_dim": 512}),
-                     "no memory for a tensor", code=1)
+        self.refused(
+            self.step({"page_size": 1 << 24, "query_heads": 512, "kv_heads": 512, "head_dim": 512}),
+            "no memory for a tensor",
+            code=1,
+        )
         self.step()
         limit = 512 << 20
 
         def lower_limit():
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-        if subprocess.run([RAPT, "--version"], preexec_fn=lower_limit, capture_output=True).returncode:
+        if subprocess.run(
+            [RAPT, "--version"], preexec_fn=lower_limit, capture_output=True
+        ).returncode:
             self.skipTest("a sanitizer's shadow memory takes more than the limit")
         threads = self.rapt("--threads", "4000", preexec_fn=lower_limit)
         self.refused(threads, "threads could be started", code=1)
@@ -135,8 +171,13 @@ class Run(unittest.TestCase):
     def test_output_that_cannot_be_written_is_1(self):
         self.step()
         with open("/dev/full", "w") as full:
-            result = subprocess.run([RAPT, "run", self.path("step.json"), "--seconds", "0"], stdout=full,
-                                    stderr=subprocess.PIPE, text=True, timeout=30)
+            result = subprocess.run(
+                [RAPT, "run", self.path("step.json"), "--seconds", "0"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=30,
+            )
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot be written", result.stderr)
 

@@ -35,7 +35,8 @@ TEST(Splitter, default_isolates_punctuation_and_three_digits) {
 }
 
 TEST(Splitter, letters_and_digits_are_unicodes) {
-  EXPECT_EQ(split("gpt-2", "нещо на 東京٣٤ é"), (Pieces{"нещо", " на", " 東京", "٣٤", " é"}));
+  const Pieces expected{"нещо", " на", " 東京", "٣٤", " é"};
+  EXPECT_EQ(split("gpt-2", "нещо на 東京٣٤ é"), expected);
 }
 
 TEST(Splitter, loses_no_byte_that_is_not_utf8) {
