@@ -30,8 +30,7 @@ bool has_all(const std::string& flags, const std::string& wanted) {
 
 TEST(HostCpu, level_agrees_with_the_kernels_flags) {
   const std::string flags = kernel_flags();
-  if (flags.empty()) GTEST_SKIP() << "no /proc/cpuinfo with x86 flags";
-  CpuIsa expected = CpuIsa::kBaseline;
+  CpuIsa expected = CpuIsa::kBaseline;  // also of a processor that is not x86
   if (has_all(flags, "avx2 fma f16c bmi1 bmi2 abm movbe")) expected = CpuIsa::kAvx2;
   if (expected == CpuIsa::kAvx2 && has_all(flags, "avx512f avx512bw avx512cd avx512dq avx512vl"))
     expected = CpuIsa::kAvx512;
@@ -51,13 +50,13 @@ TEST(HostCpu, is_this_machine_and_always_the_same) {
   EXPECT_LE(device.isa, isa_of(read_cpuid()));
 }
 
-// sysfs says the same in another way, where it says anything.
+// sysfs says the same in another way, where a virtual machine shows it.
 TEST(HostCpu, l2_size_agrees_with_sysfs) {
   std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index2/size");
   int64_t kib = 0;
   char unit = 0;
-  if (!(file >> kib >> unit) || unit != 'K') GTEST_SKIP() << "sysfs has no L2 size";
-  EXPECT_EQ(host_cpu().l2_bytes, kib * 1024);
+  ASSERT_GT(host_cpu().l2_bytes, 0);
+  if (file >> kib >> unit && unit == 'K') EXPECT_EQ(host_cpu().l2_bytes, kib * 1024);
 }
 
 }  // namespace
