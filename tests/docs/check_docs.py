@@ -10,8 +10,8 @@ Pages are README.md, CONTRIBUTING.md and docs/**/*.md. The rules:
        <!-- from examples/attention_cpp/main.cpp: step -->
    The block is, without its indentation, the lines between `begin: step` and `end: step` in that
    file, which is one that tests build or run (below examples/ or tests/, or a file of shell or
-   CMake code). Marker lines are left out, and regions may nest. Without `: step` the block is the whole
-   file.
+   CMake code). Marker lines are left out, and regions may nest. Without `: step` the block is the
+   whole file.
 2. Instead, a block of sh or console may follow
        <!-- run -->
    It is run from the repository's root when the environment has RAPT_RUN_DOCS=1 (CI), 10 minutes at

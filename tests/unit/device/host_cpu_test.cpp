@@ -56,7 +56,9 @@ TEST(HostCpu, l2_size_agrees_with_sysfs) {
   int64_t kib = 0;
   char unit = 0;
   ASSERT_GT(host_cpu().l2_bytes, 0);
-  if (file >> kib >> unit && unit == 'K') EXPECT_EQ(host_cpu().l2_bytes, kib * 1024);
+  if (file >> kib >> unit && unit == 'K') {
+    EXPECT_EQ(host_cpu().l2_bytes, kib * 1024);
+  }
 }
 
 }  // namespace
