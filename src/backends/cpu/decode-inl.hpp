@@ -353,17 +353,16 @@ class Decoder {
       const std::byte* keys[kKeys];
       for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
       for (int head = head_begin; head < head_end; head++) {
-        const auto score_tile = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
+        const auto score_rows = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
           alignas(64) float tile[kWidth];
-          store(tile,
-                Rows::template scores<kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
-                                                    k_offset(head), problem_.head_dim_qk, ahead));
+          store(tile, score_tile<Rows, kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
+                                                     k_offset(head), problem_.head_dim_qk, ahead));
           for (int row = 0; row < kRows; row++)
             __builtin_memcpy(scores(head) + (r + row) * kScoreStride + i, tile + row * kKeys,
                              kKeys * sizeof(float));
         };
-        score_tile(0, ahead_);
-        for (int r = kRows; r < padded_rows_; r += kRows) score_tile(r, read_again_);
+        score_rows(0, ahead_);
+        for (int r = kRows; r < padded_rows_; r += kRows) score_rows(r, read_again_);
       }
     }
   }
@@ -378,7 +377,7 @@ class Decoder {
       if (first) soften(block, head);
       if (all_alike_) {
         const auto add_tile = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
-          Rows::template accumulate<kRows, kRows>(
+          cpu::accumulate<Rows, kRows, kRows>(
               out(head) + r * layout_.out_stride,
               {first ? decays(head) + r : nullptr,
                probabilities(head) + r * kProbabilityStride + begin, block.v + begin, end - begin,
@@ -407,7 +406,7 @@ class Decoder {
     }
     if (count == 0) return;
     own[count] = Probability{};
-    Rows::template accumulate<1, kTileRows>(
+    cpu::accumulate<Rows, 1, kTileRows>(
         out_row<kTileRows>(head, r),
         {decays(head) + r, own, values, count, v_offset(head), zeros()}, problem_.head_dim_vo,
         ahead);

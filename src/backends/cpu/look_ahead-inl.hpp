@@ -58,38 +58,46 @@ class LookAhead {
     due_ = 0;
   }
 
-  // kBytes more of the current block, whole pieces, are being read: as much further on is to be
-  // asked for by line(0) to line(kBytes / 64 - 1), spread among the products.
+  // kBytes more of the current block are being read, and as much further on is to be asked for:
+  // whole pieces in kShares equal shares among the products, share<0>() to share<kShares - 1>(),
+  // less in one go.
   template <int kBytes>
   class Ask {
    public:
     RAPT_ALWAYS_INLINE explicit Ask(LookAhead& ahead) {
-      unroll<kPieces>([&](auto i) {
-        unroll<kTimes>([&](auto k) { pieces_[i][k] = ahead.at_[(k + 1) * kDistance - 1]; });
-        if (ahead.at_ < ahead.next_) ahead.at_++;  // rows of odd sizes are counted generously
-      });
+      if constexpr (kWhole) {
+        unroll<kPieces>([&](auto i) { take(ahead, pieces_[i]); });
+        return;
+      }
+      for (ahead.due_ += kBytes; ahead.due_ >= kPieceBytes; ahead.due_ -= kPieceBytes) {
+        take(ahead, pieces_[0]);
+        unroll<kPieceBytes / kLine>([&](auto i) { fetch<i>(); });
+      }
     }
-    template <int kLineIndex>
-    RAPT_ALWAYS_INLINE void line() const {
-      constexpr int kAt = kLineIndex * kLine;
+    template <int kShare, int kShares>
+    RAPT_ALWAYS_INLINE void share() const {
+      constexpr int kLines = kWhole ? kBytes / kLine : 0, kFirst = kShare * kLines / kShares;
+      unroll<(kShare + 1) * kLines / kShares - kFirst>([&](auto i) { fetch<kFirst + i>(); });
+    }
+
+   private:
+    static constexpr bool kWhole = kBytes % kPieceBytes == 0;
+    static constexpr int kPieces = kWhole ? kBytes / kPieceBytes : 1;
+
+    RAPT_ALWAYS_INLINE static void take(LookAhead& ahead, const std::byte* (&piece)[kTimes]) {
+      unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[(k + 1) * kDistance - 1]; });
+      if (ahead.at_ < ahead.next_) ahead.at_++;  // rows of odd sizes are counted generously
+    }
+    template <int kIndex>
+    RAPT_ALWAYS_INLINE void fetch() const {
+      constexpr int kAt = kIndex * kLine;
       unroll<kTimes>([&](auto k) {
         __builtin_prefetch(pieces_[kAt / kPieceBytes][k] + kAt % kPieceBytes, 0, 3);
       });
     }
 
-   private:
-    static constexpr int kPieces = kBytes / kPieceBytes;
     const std::byte* pieces_[kPieces][kTimes];
   };
-
-  // The same in one go, for any number of bytes.
-  template <int kBytes>
-  RAPT_ALWAYS_INLINE void keep_ahead() {
-    for (due_ += kBytes; due_ >= kPieceBytes; due_ -= kPieceBytes) {
-      const Ask<kPieceBytes> ask(*this);
-      unroll<kPieceBytes / kLine>([&](auto i) { ask.template line<i>(); });
-    }
-  }
 
  private:
   static constexpr int kLine = 64;
@@ -103,12 +111,10 @@ class LookAhead {
 struct NoLookAhead {
   template <int kBytes>
   struct Ask {
-    explicit Ask(const auto&) {}
-    template <int kLineIndex>
-    void line() const {}
+    explicit Ask(NoLookAhead) {}
+    template <int kShare, int kShares>
+    void share() const {}
   };
-  template <int kBytes>
-  void keep_ahead() const {}
 };
 
 }  // namespace
