@@ -33,13 +33,21 @@ struct AmxPass : AmxRows {
     reset();
     const Range all = all_keys();
     for (int row = 0; row < count; row += kRowGroup)
-      if (num_steps(row, all) <= 0) clear_outputs(row), write_rows(row);
+      if (num_steps(row, all) <= 0) {
+        clear_outputs(row);
+        write_rows(row);
+      }
     for (chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
          chunk += scratch.chunk) {
       const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
       pack_chunk(keys);
       // As many pairs of keys as end with the products of a group's scores, for common sizes.
-      scratch.steps >= 4 ? attend<1>(keys) : scratch.steps >= 2 ? attend<2>(keys) : attend<4>(keys);
+      if (scratch.steps >= 4)
+        attend<1>(keys);
+      else if (scratch.steps >= 2)
+        attend<2>(keys);
+      else
+        attend<4>(keys);
     }
   }
 
