@@ -31,8 +31,10 @@ struct Bf16Rows {
   static Vec multiply(Vec sum, Pairs query, Pairs key) { return dot(sum, query, key); }
 
   static Vec exp2(Vec x) { return exp2_fast(x); }
-  static void store_probabilities(BFloat* out, const Vec* p, int count) {
-    for (int i = 0; i < count; i += 2) store_narrowed(out + i * kWidth, p[i], p[i + 1]);
+  template <int kCount>
+  RAPT_ALWAYS_INLINE static void store_probabilities(BFloat* out, const Vec (&p)[kCount]) {
+    unroll<kCount / 2>(
+        [&](auto i) { store_narrowed(out + 2 * i * kWidth, p[2 * i], p[2 * i + 1]); });
   }
 
   // Output rows are kept laced: load_output() puts them in order.
@@ -46,7 +48,7 @@ struct Bf16Rows {
       const typename Ahead::template Ask<2 * kSteps * kStep* int{sizeof(BFloat)}> ask(ahead);
       Pairs p[kRows];
       unroll<kRows>([&](auto r) {
-        p[r] = broadcast_pair(values.probabilities + r * kProbabilityStride + k);
+        p[r] = broadcast_pair(values.probabilities + tile_place<kRows>(r, values.first_key + k));
       });
       unroll<kSteps>([&](auto i) {
         const LacedPairs value = kSteps > 1 || d + kStep <= dim

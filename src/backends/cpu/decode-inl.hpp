@@ -14,6 +14,7 @@
 #pragma once
 
 #include "backends/cpu/decode_layout-inl.hpp"
+#include "backends/cpu/decode_softmax-inl.hpp"
 #include "backends/cpu/epilogue-inl.hpp"
 #include "backends/cpu/float_rows-inl.hpp"
 #include "backends/cpu/kernels.hpp"
@@ -29,7 +30,7 @@ class Decoder {
   using Rows = typename RowsOf<T>::type;
   using Query = typename Rows::Query;
   using Probability = typename Rows::Probability;
-  static constexpr int kKeys = kWidth / kRows;  // of a tile of scores
+  static constexpr int kKeys = kTileKeys<kRows>;
 
  public:
   // Rows [row_begin, row_begin + num_rows), at most kMaxDecodeRows.
@@ -43,7 +44,7 @@ class Decoder {
         row_begin_(row_begin),
         rows_(num_rows),
         padded_rows_(round_up_to(num_rows, kRows)),
-        layout_(problem, padded_rows_, sizeof(Query)),
+        layout_(problem, padded_rows_, kRows, sizeof(Query)),
         scratch_(scratch),
         blocks_(problem, request, work, find_visible(), sizeof(T), scratch + layout_.head(heads_)) {
   }
@@ -62,26 +63,28 @@ class Decoder {
     return int64_t{work_.kv_head_begin + head} * problem_.group + (row_begin_ + r) % problem_.group;
   }
   int64_t position_of(int r) const { return token_of(r) + request_.kv_len - request_.query_len; }
-  // What belongs to a head, [padded_rows_, ...]: queries and outputs in tiles, for blocks of keys
-  // the scores and probabilities, and the running softmax: the maximum, kWidth partial sums, and
-  // what the block before decays by.
+  // What belongs to a head, all in tiles of kRows of its padded_rows_ rows: queries, outputs, the
+  // running softmax, and for blocks of keys the scores and probabilities. r: a multiple of kRows.
   template <typename Part>
   Part* part(int head, int64_t offset) const {
     return reinterpret_cast<Part*>(scratch_ + layout_.head(head) + offset);
   }
-  Query* query(int head) const { return part<Query>(head, 0); }
-  float* out(int head) const { return part<float>(head, layout_.out); }
-  float* maxima(int head) const { return part<float>(head, layout_.maxima); }
-  float* sums(int head) const { return part<float>(head, layout_.sums); }
-  float* decays(int head) const { return part<float>(head, layout_.decays); }
-  float* scores(int head) const { return part<float>(head, layout_.scores); }
-  Probability* probabilities(int head) const {
-    return part<Probability>(head, layout_.probabilities);
+  Query* queries(int head, int r) const { return part<Query>(head, 0) + r * layout_.query_stride; }
+  float* outputs(int head, int r) const {
+    return part<float>(head, layout_.out) + r * layout_.out_stride;
   }
+  RowTile<kRows>& state(int head, int r) const {
+    return part<RowTile<kRows>>(head, layout_.states)[r / kRows];
+  }
+  float* scores(int head, int r) const {
+    return part<float>(head, layout_.scores) + r * kBlockKeys;
+  }
+  Probability* probabilities(int head, int r) const {
+    return part<Probability>(head, layout_.probabilities) + r * kBlockKeys;
+  }
+  static int tile_of(int r) { return r / kRows * kRows; }
   // Its vectors are kRows * kWidth floats apart.
-  float* out_row(int head, int r) const {
-    return out(head) + r / kRows * kRows * layout_.out_stride + r % kRows * kWidth;
-  }
+  float* output(int head, int r) const { return outputs(head, tile_of(r)) + r % kRows * kWidth; }
   const std::byte* zeros() const { return scratch_; }
   float* row_in_order() const { return reinterpret_cast<float*>(scratch_ + layout_.row_bytes()); }
 
@@ -100,26 +103,23 @@ class Decoder {
   void prepare() {
     __builtin_memset(scratch_, 0, static_cast<size_t>(layout_.row_bytes()));
     for (int head = 0; head < heads_; head++) {
-      __builtin_memset(query(head), 0,
+      __builtin_memset(queries(head, 0), 0,
                        static_cast<size_t>(padded_rows_) * layout_.query_stride * sizeof(Query));
-      __builtin_memset(out(head), 0,
+      __builtin_memset(outputs(head, 0), 0,
                        static_cast<size_t>(padded_rows_) * layout_.out_stride * sizeof(float));
       for (int r = 0; r < rows_; r++)
         Rows::template store_query<kRows>(
-            query(head) + r / kRows * kRows * layout_.query_stride, r % kRows,
+            queries(head, tile_of(r)), r % kRows,
             row_at<T>(problem_.q, (request_.query_start + token_of(r)) * problem_.q_token_stride +
                                       query_head_of(head, r) * problem_.q_head_stride),
             problem_.head_dim_qk);
-      for (int r = 0; r < padded_rows_; r++) {
-        maxima(head)[r] = kMinusInfinity;
-        store(sums(head) + r * kWidth, zero());
-      }
+      for (int r = 0; r < padded_rows_; r += kRows) state(head, r).clear();
     }
   }
 
   // Which keys of the block each row sees, as bits; false if none sees any.
   bool mask(const TokenBlock& block) {
-    uint32_t any = 0;
+    uint32_t any = 0, all = ~uint32_t{0};
     all_alike_ = true;
     for (int r = 0; r < rows_; r++) {
       const int begin = larger(ranges_[r].begin - block.first, 0);
@@ -133,15 +133,28 @@ class Decoder {
       }
       visible_[r] = bits;
       any |= bits;
+      all &= bits;
       all_alike_ &= bits == visible_[0];
     }
     if (any == 0) return false;
     first_visible_ = __builtin_ctz(any);
     last_visible_ = 31 - __builtin_clz(any);
-    // A run without holes can be multiplied as it is.
+    // A run without holes can be multiplied as it is; its pairs of keys are a tile's.
     const uint32_t run = ~uint32_t{0} >> (31 - last_visible_ + first_visible_) << first_visible_;
-    all_alike_ &= any == run;
+    all_alike_ &= any == run && first_visible_ % 2 == 0;
+    whole_ = all == ~uint32_t{0};
+    if (!whole_) set_seen();
     return true;
+  }
+  void set_seen() {
+    constexpr uint32_t kTile = ~uint32_t{0} >> (32 - kKeys);
+    for (int r = 0; r < padded_rows_; r++)
+      for (int t = 0; t < kBlockTiles<kRows>; t++) {
+        const uint32_t lanes = (visible_[r < rows_ ? r : 0] >> (t * kKeys) & kTile)
+                               << (r % kRows * kKeys);
+        uint16_t& seen = seen_[r / kRows][t];
+        seen = static_cast<uint16_t>(r % kRows == 0 ? lanes : seen | lanes);
+      }
   }
 
   // In the order of KeyBlocks.
@@ -151,16 +164,16 @@ class Decoder {
       for (int head = 0; head < heads_; head++) {
         blocks_.list_head();
         blocks_.seek_keys(head, begin);
-        score(block, head, head + 1, begin, end);
+        score(block, head, head + 1, begin / kKeys * kKeys, end);
         blocks_.seek_values(head, begin);
         add_values(block, head, head + 1, begin, end);
       }
       return;
     }
-    for (int i = begin; i < end; i += kKeys) {
+    for (int i = begin / kKeys * kKeys; i < end; i += kKeys) {
       blocks_.list_keys(kKeys);
-      blocks_.seek_keys(0, i);
-      score(block, 0, heads_, i, smaller(i + kKeys, end));
+      blocks_.seek_keys(0, larger(i, begin));
+      score(block, 0, heads_, i, i + kKeys);
     }
     blocks_.list_keys(kBlockKeys);
     for (int i = begin; i < end; i += kValueTokens) {
@@ -170,21 +183,19 @@ class Decoder {
     }
   }
 
-  // Dot products of every row of the heads with the block's keys [begin, end).
+  // Dot products of every row of the heads with tiles of the block's keys from `begin` on.
   [[gnu::noinline]] void score(const TokenBlock& block, int head_begin, int head_end, int begin,
                                int end) {
     for (int i = begin; i < end; i += kKeys) {
       const std::byte* keys[kKeys];
-      for (int k = 0; k < kKeys; k++) keys[k] = block.k[smaller(i + k, end - 1)];
+      // Keys that no row sees may lie outside the work.
+      for (int k = 0; k < kKeys; k++)
+        keys[k] = block.k[clamp(i + k, first_visible_, last_visible_)];
       for (int head = head_begin; head < head_end; head++) {
         const auto score_rows = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
-          alignas(64) float tile[kWidth];
-          store(tile, score_tile<Rows, kRows, kKeys>(query(head) + r * layout_.query_stride, keys,
-                                                     blocks_.k_offset(head), problem_.head_dim_qk,
-                                                     ahead));
-          for (int row = 0; row < kRows; row++)
-            __builtin_memcpy(scores(head) + (r + row) * kScoreStride + i, tile + row * kKeys,
-                             kKeys * sizeof(float));
+          store(scores(head, r) + tile_place<kRows>(0, i),
+                score_tile<Rows, kRows>(queries(head, r), keys, blocks_.k_offset(head),
+                                        problem_.head_dim_qk, ahead));
         };
         score_rows(0, blocks_.ahead());
         for (int r = kRows; r < padded_rows_; r += kRows) score_rows(r, read_again_);
@@ -198,14 +209,13 @@ class Decoder {
                                     int begin, int end) {
     const bool first = begin == first_visible_;
     for (int head = head_begin; head < head_end; head++) {
-      if (first) soften(block, head);
+      if (first) weigh(block, head);
       if (all_alike_) {
         const auto add_rows = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
           accumulate<Rows, kRows, kRows>(
-              out(head) + r * layout_.out_stride,
-              {first ? decays(head) + r : nullptr,
-               probabilities(head) + r * kProbabilityStride + begin, block.v + begin, end - begin,
-               blocks_.v_offset(head), zeros()},
+              outputs(head, r),
+              {first ? state(head, r).decays : nullptr, probabilities(head, r), begin,
+               block.v + begin, end - begin, blocks_.v_offset(head), zeros()},
               problem_.head_dim_vo, ahead);
         };
         add_rows(0, blocks_.ahead());
@@ -226,62 +236,37 @@ class Decoder {
     for (int i = first_visible_; i <= last_visible_; i++) {
       if (!(visible_[r] >> i & 1)) continue;
       values[count] = block.v[i];
-      own[count++] = probabilities(head)[r * kProbabilityStride + i];
+      own[count++] = probabilities(head, tile_of(r))[tile_place<kRows>(r % kRows, i)];
     }
     if (count == 0) return;
     own[count] = Probability{};
-    accumulate<Rows, 1, kRows>(
-        out_row(head, r), {decays(head) + r, own, values, count, blocks_.v_offset(head), zeros()},
-        problem_.head_dim_vo, ahead);
+    accumulate<Rows, 1, kRows>(output(head, r),
+                               {state(head, tile_of(r)).decays + r % kRows * kKeys, own, 0, values,
+                                count, blocks_.v_offset(head), zeros()},
+                               problem_.head_dim_vo, ahead);
   }
 
-  // Scores to probabilities relative to the row's new maximum; what came before decays.
-  [[gnu::noinline]] void soften(const TokenBlock& block, int head) {
-    constexpr int kVecs = kBlockKeys / kWidth;
+  // Scores to probabilities.
+  void weigh(const TokenBlock& block, int head) {
     const float scale = problem_.scale * (problem_.k_scale ? scale_of(problem_.k_scale, head) : 1);
-    float* row_max = maxima(head);
-    float* row_sum = sums(head);
-    float* row_decay = decays(head);
-    const Vec minus_infinity = set1(kMinusInfinity);
-    for (int r = 0; r < padded_rows_; r++) {
-      const uint32_t bits = visible_[r < rows_ ? r : 0];
-      Vec x[kVecs];
-      Vec top = minus_infinity;
-      for (int i = 0; i < kVecs; i++) {
-        x[i] = load(scores(head) + r * kScoreStride + i * kWidth) * set1(scale);
-        if (problem_.softcap != 0)
-          x[i] = tanh(x[i] * set1(1 / problem_.softcap)) * set1(problem_.softcap);
-        if (problem_.alibi_slopes && r < rows_) x[i] = x[i] - alibi(block, head, r, i);
-        const Mask seen = lanes_of(bits >> (i * kWidth));
-        x[i] = select(seen, x[i], minus_infinity);
-        top = max(x[i], top);
-      }
-      const float old_max = row_max[r], block_max = reduce_max(top);
-      const float new_max = block_max > old_max ? block_max : old_max;
-      row_max[r] = new_max;
-      // No key with a finite score yet: nothing to weigh, and nothing to decay.
-      const float reference = new_max == kMinusInfinity ? 0 : new_max;
-      Vec total = zero();
-      for (int i = 0; i < kVecs; i++) {
-        x[i] = Rows::exp2((x[i] - set1(reference)) * set1(kLog2E));
-        total = total + x[i];
-      }
-      row_decay[r] = old_max == new_max
-                         ? 1.0f
-                         : first_lane(exp2_accurate(set1((old_max - reference) * kLog2E)));
-      store(row_sum + r * kWidth, fma(load(row_sum + r * kWidth), set1(row_decay[r]), total));
-      Probability* p = probabilities(head) + r * kProbabilityStride;
-      Rows::store_probabilities(p, x, kVecs);
-      p[kBlockKeys] = Probability{};
+    const bool in_advance = problem_.softcap != 0 || problem_.alibi_slopes;
+    for (int r = 0; r < padded_rows_; r += kRows) {
+      if (in_advance)
+        adjust<kRows>(scores(head, r), scale, problem_.softcap, bias_of(block, head, r));
+      soften<Rows, kRows>(state(head, r), scores(head, r), in_advance ? 1 : scale,
+                          whole_ ? nullptr : seen_[r / kRows], probabilities(head, r));
     }
   }
 
-  static float first_lane(Vec x) { return x[0]; }
-
-  Vec alibi(const TokenBlock& block, int head, int r, int i) const {
-    const float distance = static_cast<float>(block.first + i * kWidth - position_of(r));
-    const float slope = problem_.alibi_slopes[query_head_of(head, r)];
-    return abs(lane_numbers() + set1(distance)) * set1(slope);
+  TileBias bias_of(const TokenBlock& block, int head, int first_row) const {
+    TileBias bias{};
+    if (!problem_.alibi_slopes) return bias;
+    for (int lane = 0; lane < kWidth; lane++) {
+      const int r = smaller(first_row + lane / kKeys, rows_ - 1);
+      bias.slopes[lane] = problem_.alibi_slopes[query_head_of(head, r)];
+      bias.positions[lane] = position_of(r) - block.first;
+    }
+    return bias;
   }
 
   float scale_of(const float* scales, int head) const {
@@ -290,7 +275,7 @@ class Decoder {
 
   void finish(int head, int r) {
     constexpr int kVecs = Rows::kStep / kWidth;
-    const float* const row = out_row(head, r);
+    const float* const row = output(head, r);
     float* const in_order = row_in_order();
     for (int d = 0; d < problem_.head_dim_vo; d += Rows::kStep) {
       Vec vecs[kVecs];
@@ -298,7 +283,7 @@ class Decoder {
       for (int i = 0; i < kVecs; i++) store(in_order + d + i * kWidth, vecs[i]);
     }
     write_row<T>(problem_, request_, work_, partials_, work_.kv_head_begin + head, row_begin_ + r,
-                 in_order, {maxima(head)[r], reduce_add(load(sums(head) + r * kWidth))}, kLog2E);
+                 in_order, state(head, tile_of(r)).of_row(r % kRows), kLog2E);
   }
 
   const Problem& problem_;
@@ -314,8 +299,10 @@ class Decoder {
 
   // Of the current block.
   uint32_t visible_[kMaxDecodeRows];
+  bool whole_;      // every row sees every key
   bool all_alike_;  // every row sees exactly the keys [first_visible_, last_visible_]
   int first_visible_, last_visible_;
+  uint16_t seen_[kMaxDecodeRows / kRows][kBlockTiles<kRows>];  // lanes of a tile; unless whole_
 };
 
 template <typename T>

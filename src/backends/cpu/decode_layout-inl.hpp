@@ -7,8 +7,6 @@ namespace rapt::cpu {
 namespace {
 
 constexpr int kMaxDecodeRows = 16;
-// Room for a tile of keys that begins at the last one.
-constexpr int kScoreStride = kBlockKeys + kWidth;
 
 // A row of zeros, a row in order, then head by head what belongs to one, as close together as the
 // rows allow, since all of it is to stay in L1 beside the keys that pass through; last the pieces
@@ -16,23 +14,22 @@ constexpr int kScoreStride = kBlockKeys + kWidth;
 struct DecodeLayout {
   int64_t query_stride, out_stride;  // elements of a row
   // From the head's start; its query rows come first.
-  int64_t out, maxima, sums, decays, scores, probabilities;
+  int64_t out, states, scores, probabilities;
   int64_t head_bytes;
 
-  DecodeLayout(const Problem& problem, int rows, int query_bytes) {
+  // Of whole tiles of tile_rows rows.
+  DecodeLayout(const Problem& problem, int rows, int tile_rows, int query_bytes) {
     auto place = [at = int64_t{0}](int64_t bytes) mutable {
       return at = (at + bytes + 63) / 64 * 64;
     };
     query_stride = round_up_to(problem.head_dim_qk, 32);
     out_stride = round_up_to(problem.head_dim_vo, 32);
     out = place(rows * query_stride * query_bytes);
-    maxima = place(rows * out_stride * int64_t{sizeof(float)});
-    sums = place(rows * int64_t{sizeof(float)});
-    decays = place(rows * kWidth * int64_t{sizeof(float)});
-    scores = place(rows * int64_t{sizeof(float)});
-    probabilities = place(rows * kScoreStride * int64_t{sizeof(float)});
+    states = place(rows * out_stride * int64_t{sizeof(float)});
+    scores = place(rows / tile_rows * (2 + tile_rows) * kWidth * int64_t{sizeof(float)});
+    probabilities = place(rows * kBlockKeys * int64_t{sizeof(float)});
     // An odd number of lines, so that heads don't meet in the same sets of a cache.
-    head_bytes = place(rows * kProbabilityStride * int64_t{sizeof(float)}) | 64;
+    head_bytes = place(rows * kBlockKeys * int64_t{sizeof(float)}) | 64;
   }
 
   int64_t row_bytes() const { return out_stride * int64_t{sizeof(float)}; }
@@ -40,7 +37,7 @@ struct DecodeLayout {
 };
 
 inline size_t decode_scratch_bytes(const Problem& problem) {
-  const DecodeLayout layout(problem, kMaxDecodeRows, sizeof(float));
+  const DecodeLayout layout(problem, kMaxDecodeRows, 1, sizeof(float));
   const auto element = static_cast<int64_t>(size_of(problem.dtype));
   const int64_t pieces = 2 * kBlockKeys * problem.num_kv_heads *
                              (LookAhead::pieces_of(problem.head_dim_qk * element) +

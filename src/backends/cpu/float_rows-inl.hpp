@@ -29,8 +29,9 @@ struct FloatRows {
   static Vec multiply(Vec sum, Vec query, Vec key) { return fma(query, key, sum); }
 
   static Vec exp2(Vec x) { return exp2_accurate(x); }
-  static void store_probabilities(float* out, const Vec* p, int count) {
-    for (int i = 0; i < count; i++) store(out + i * kWidth, p[i]);
+  template <int kCount>
+  RAPT_ALWAYS_INLINE static void store_probabilities(float* out, const Vec (&p)[kCount]) {
+    unroll<kCount>([&](auto i) { store(out + i * kWidth, p[i]); });
   }
 
   // kSteps steps from d on.
@@ -43,8 +44,9 @@ struct FloatRows {
     for (int k = 0; k < values.num_keys; k++) {
       const typename Ahead::template Ask<kSteps * kStep* int{sizeof(T)}> ask(ahead);
       Vec p[kRows];
-      unroll<kRows>(
-          [&](auto r) { p[r] = broadcast(values.probabilities + r * kProbabilityStride + k); });
+      unroll<kRows>([&](auto r) {
+        p[r] = broadcast(values.probabilities + tile_place<kRows>(r, values.first_key + k));
+      });
       unroll<kSteps>([&](auto i) {
         const T* at = row_at<T>(values.tokens[k], offset) + i * kStep;
         const Vec value = kSteps > 1 || d + kStep <= dim ? load(at) : load(at, tail);

@@ -17,7 +17,16 @@ namespace {
 
 // The decode kernel takes keys in blocks of as many as a mask has bits.
 constexpr int kBlockKeys = 32;
-constexpr int kProbabilityStride = 2 * kBlockKeys;  // of a row
+
+// Scores and probabilities of kRows rows are kept in tiles of kTileKeys keys: element (k /
+// kTileKeys)
+// * kWidth + r * kTileKeys + k % kTileKeys is of row r and key k of the block.
+template <int kRows>
+constexpr int kTileKeys = kWidth / kRows;
+template <int kRows>
+constexpr int tile_place(int row, int key) {
+  return key / kTileKeys<kRows> * kWidth + row * kTileKeys<kRows> + key % kTileKeys<kRows>;
+}
 
 // A head's row at byte offset `offset` of what a token's pointer points to.
 template <typename T>
@@ -25,13 +34,13 @@ inline const T* row_at(const std::byte* token, int64_t offset) {
   return reinterpret_cast<const T*>(token + offset);
 }
 
-// Lane r * kKeys + k of the result is query row r times key k, for kRows * kKeys == kWidth.
-template <typename Rows, int kRows, int kKeys, typename Ahead>
+// Lane r * kTileKeys + k of the result is query row r times key k.
+template <typename Rows, int kRows, typename Ahead>
 RAPT_ALWAYS_INLINE inline Vec score_tile(const typename Rows::Query* tile,
                                          const std::byte* const* keys, int64_t offset, int dim,
                                          Ahead& ahead) {
   using T = typename Rows::Element;
-  constexpr int kStep = Rows::kStep;
+  constexpr int kStep = Rows::kStep, kKeys = kTileKeys<kRows>;
   Vec sums[kWidth];
   unroll<kWidth>([&](auto i) { sums[i] = zero(); });
   const auto step = [&](int d, auto... num_elements) RAPT_ALWAYS_INLINE {
@@ -51,12 +60,13 @@ RAPT_ALWAYS_INLINE inline Vec score_tile(const typename Rows::Query* tile,
   return lane_sums(sums);
 }
 
-// What a tile of output rows becomes: itself times decay, plus the values of num_keys tokens times
-// each row's probabilities.
+// What a tile of output rows becomes: itself times decay, plus the values of num_keys tokens, from
+// key `first_key` of the block on, times each row's probabilities.
 template <typename Probability>
 struct WeightedValues {
-  const float* decay;  // a row's; null = 1
+  const float* decay;  // a row's, kTileKeys lanes apart; null = 1
   const Probability* probabilities;
+  int first_key;
   const std::byte* const* tokens;
   int num_keys;
   int64_t offset;          // of the head
@@ -71,7 +81,8 @@ struct OutputTile {
   // `out` is where they lie.
   RAPT_ALWAYS_INLINE OutputTile(const float* out, const float* decay) {
     each([&](auto r, auto i) { sums[r][i] = load(out + place(r, i)); });
-    if (decay) each([&](auto r, auto i) { sums[r][i] = sums[r][i] * set1(decay[r]); });
+    if (decay)
+      each([&](auto r, auto i) { sums[r][i] = sums[r][i] * set1(decay[r * kTileKeys<kRows>]); });
   }
   RAPT_ALWAYS_INLINE void write(float* out) const {
     each([&](auto r, auto i) { store(out + place(r, i), sums[r][i]); });

@@ -82,6 +82,13 @@ inline float reduce_max(Vec x) {
   top = _mm_max_ps(top, _mm_movehl_ps(top, top));
   return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
 }
+template <int kDistance>
+inline Vec swap_lanes(Vec x) {
+  if constexpr (kDistance >= 4)
+    return _mm512_shuffle_f32x4(x, x, kDistance == 4 ? 0xb1 : 0x4e);
+  else
+    return _mm512_permute_ps(x, kDistance == 1 ? 0xb1 : 0x4e);
+}
 
 inline Vec load(const float* p) {
   return _mm512_loadu_ps(p);

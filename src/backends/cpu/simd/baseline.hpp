@@ -88,6 +88,11 @@ inline float reduce_max(Vec x) {
   const float a = x[0] > x[2] ? x[0] : x[2], b = x[1] > x[3] ? x[1] : x[3];
   return a > b ? a : b;
 }
+// Lane i is lane i ^ kDistance, a power of 2 below kWidth.
+template <int kDistance>
+inline Vec swap_lanes(Vec x) {
+  return Vec{x[kDistance], x[1 ^ kDistance], x[2 ^ kDistance], x[3 ^ kDistance]};
+}
 
 // Loads and stores need no alignment beyond an element's. With a mask, lanes outside it are neither
 // read (they are 0) nor written.

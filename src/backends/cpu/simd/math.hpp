@@ -1,6 +1,6 @@
-// exp2 and tanh on whatever Vec the including simd header defines. Coefficients are minimax fits of
-// the relative error (Remez), the bounds below are those of the fits plus rounding; tests measure
-// them.
+// exp2, tanh and maxima on whatever Vec the including simd header defines. Coefficients are minimax
+// fits of the relative error (Remez), the bounds below are those of the fits plus rounding; tests
+// measure them.
 
 namespace rapt::cpu {
 namespace {
@@ -46,6 +46,17 @@ inline Vec tanh(Vec x) {
   const Vec e = exp2_accurate(min(set1(10.0f), magnitude) * set1(2.885390082f));
   const Vec far = copy_sign(set1(1.0f) - set1(2.0f) / (e + set1(1.0f)), x);
   return select(less(magnitude, set1(0.625f)), near, far);
+}
+
+// The largest of each kLanes neighbouring lanes, in all of them.
+template <int kLanes>
+inline Vec group_max(Vec x) {
+  if constexpr (kLanes == 1) {
+    return x;
+  } else {
+    x = group_max<kLanes / 2>(x);
+    return max(x, swap_lanes<kLanes / 2>(x));
+  }
 }
 
 }  // namespace
