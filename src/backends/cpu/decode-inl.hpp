@@ -88,12 +88,14 @@ class Decoder {
   const std::byte* zeros() const { return scratch_; }
   float* row_in_order() const { return reinterpret_cast<float*>(scratch_ + layout_.row_bytes()); }
 
-  // Keys that some row sees by position; the range of each into ranges_.
+  // Keys that some row sees by position.
   Range find_visible() {
     Range keys{work_.key_end, work_.key_begin};
+    common_ = {work_.key_begin, work_.key_end};
     for (int r = 0; r < rows_; r++) {
       const Range own = visible_range(problem_, request_, work_, token_of(r));
       ranges_[r] = own;
+      common_ = {larger(common_.begin, own.begin), smaller(common_.end, own.end)};
       if (own.begin >= own.end) continue;
       keys = {smaller(keys.begin, own.begin), larger(keys.end, own.end)};
     }
@@ -117,9 +119,14 @@ class Decoder {
     }
   }
 
-  // Which keys of the block each row sees, as bits; false if none sees any.
+  // Which keys of the block each row sees; false if none sees any.
   bool mask(const TokenBlock& block) {
-    uint32_t any = 0, all = ~uint32_t{0};
+    first_visible_ = 0;
+    last_visible_ = kBlockKeys - 1;
+    whole_ = all_alike_ = !problem_.custom_mask && block.first >= common_.begin &&
+                          block.first + kBlockKeys <= common_.end;
+    if (whole_) return true;
+    uint32_t any = 0;
     all_alike_ = true;
     for (int r = 0; r < rows_; r++) {
       const int begin = larger(ranges_[r].begin - block.first, 0);
@@ -133,7 +140,6 @@ class Decoder {
       }
       visible_[r] = bits;
       any |= bits;
-      all &= bits;
       all_alike_ &= bits == visible_[0];
     }
     if (any == 0) return false;
@@ -142,8 +148,7 @@ class Decoder {
     // A run without holes can be multiplied as it is; its pairs of keys are a tile's.
     const uint32_t run = ~uint32_t{0} >> (31 - last_visible_ + first_visible_) << first_visible_;
     all_alike_ &= any == run && first_visible_ % 2 == 0;
-    whole_ = all == ~uint32_t{0};
-    if (!whole_) set_seen();
+    set_seen();
     return true;
   }
   void set_seen() {
@@ -162,25 +167,18 @@ class Decoder {
     const int begin = first_visible_, end = last_visible_ + 1;
     if (!blocks_.tokens_first()) {
       for (int head = 0; head < heads_; head++) {
-        blocks_.list_head();
-        blocks_.seek_keys(head, begin);
+        blocks_.seek_keys(head);
         score(block, head, head + 1, begin / kKeys * kKeys, end);
-        blocks_.seek_values(head, begin);
+        blocks_.seek_values(head);
         add_values(block, head, head + 1, begin, end);
       }
       return;
     }
-    for (int i = begin / kKeys * kKeys; i < end; i += kKeys) {
-      blocks_.list_keys(kKeys);
-      blocks_.seek_keys(0, larger(i, begin));
-      score(block, 0, heads_, i, i + kKeys);
-    }
-    blocks_.list_keys(kBlockKeys);
-    for (int i = begin; i < end; i += kValueTokens) {
-      blocks_.list_values(kValueTokens);
-      blocks_.seek_values(0, i);
+    blocks_.seek_keys(0);
+    score(block, 0, heads_, begin / kKeys * kKeys, end);
+    blocks_.seek_values(0);
+    for (int i = begin; i < end; i += kValueTokens)
       add_values(block, 0, heads_, i, smaller(i + kValueTokens, end));
-    }
   }
 
   // Dot products of every row of the heads with tiles of the block's keys from `begin` on.
@@ -208,8 +206,9 @@ class Decoder {
   [[gnu::noinline]] void add_values(const TokenBlock& block, int head_begin, int head_end,
                                     int begin, int end) {
     const bool first = begin == first_visible_;
+    if (first)
+      for (int head = head_begin; head < head_end; head++) weigh(block, head);
     for (int head = head_begin; head < head_end; head++) {
-      if (first) weigh(block, head);
       if (all_alike_) {
         const auto add_rows = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
           accumulate<Rows, kRows, kRows>(
@@ -293,13 +292,13 @@ class Decoder {
   const int heads_, row_begin_, rows_, padded_rows_;
   const DecodeLayout layout_;
   std::byte* const scratch_;
-  Range ranges_[kMaxDecodeRows];
-  KeyBlocks<kKeys> blocks_;
+  Range ranges_[kMaxDecodeRows], common_;  // keys that a row, that every row sees by position
+  KeyBlocks blocks_;
   NoLookAhead read_again_;
 
   // Of the current block.
-  uint32_t visible_[kMaxDecodeRows];
-  bool whole_;      // every row sees every key
+  uint32_t visible_[kMaxDecodeRows];  // keys of a row; unless whole_
+  bool whole_;                        // every row sees every key
   bool all_alike_;  // every row sees exactly the keys [first_visible_, last_visible_]
   int first_visible_, last_visible_;
   uint16_t seen_[kMaxDecodeRows / kRows][kBlockTiles<kRows>];  // lanes of a tile; unless whole_

@@ -16,43 +16,47 @@
 namespace rapt::cpu {
 namespace {
 
-// Pieces of 256 bytes in the order in which they are read, of the current block of keys and of the
-// next.
+// Pieces of 256 bytes, in the order of memory: those of the current block of keys and the first of
+// the next.
 class LookAhead {
  public:
   static constexpr int kPieceBytes = 256;
-  static constexpr int kTimes = 3, kDistance = 16;  // pieces
-  static constexpr int kPadding = kTimes * kDistance;
+#ifndef DS
+#define DS 40, 48, 56, 64
+#endif
+  static constexpr int kDistances[] = {DS};  // pieces
+  static constexpr int kTimes = sizeof kDistances / sizeof *kDistances;
+  static constexpr int kAhead = kDistances[kTimes - 1];
+  static constexpr int kGrain = 8;  // pieces are written so many at a time
 
   static constexpr int64_t pieces_of(int64_t bytes) {
     return (bytes + kPieceBytes - 1) / kPieceBytes;
   }
 
-  // `storage` has room for the pieces of two blocks and kPadding more.
+  // `storage` has room for the pieces of a block, kAhead and kGrain more.
   explicit LookAhead(std::byte* storage)
-      : first_(reinterpret_cast<const std::byte**>(storage)), next_(first_), end_(first_) {}
+      : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
 
-  // What was added since the last call becomes the current block.
-  void advance() {
-    const auto count = end_ - next_;  // at least 1
-    __builtin_memmove(first_, next_, static_cast<size_t>(count) * sizeof *first_);
-    next_ = end_ = first_ + count;
-    // Nothing is known yet of what comes after.
-    for (int i = 0; i < kPadding; i++) end_[i] = end_[-1];
+  // What is added from here on is of another block.
+  void begin_block(int64_t num_pieces) {
+    end_ = first_;
+    last_ = first_ + num_pieces;
+    limit_ = last_ + kAhead;
   }
-  // Runs of as many bytes, at most kRuns, piece by piece, are of the block after the current one.
-  template <int kRuns>
-  void add(const std::byte* const* runs, int num_runs, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += kPieceBytes) {
-      if (num_runs == kRuns) {
-        for (int r = 0; r < kRuns; r++) end_[r] = runs[r] + i;
-      } else {
-        for (int r = 0; r < num_runs; r++) end_[r] = runs[r] + i;
-      }
-      end_ += num_runs;
-    }
+  bool full() const {
+    return end_ == limit_;
   }
-  // That piece of the current block is read now.
+  void add(const std::byte* run, int64_t bytes) {
+    const int64_t pieces = smaller<int64_t>(pieces_of(bytes), limit_ - end_);
+    for (int64_t i = 0; i < pieces; i += kGrain)
+      for (int j = 0; j < kGrain; j++) end_[i + j] = run + (i + j) * kPieceBytes;
+    end_ += pieces;
+  }
+  // Where nothing is known of what comes after, the last piece is asked for again.
+  void end_block() {
+    for (; end_ < limit_; end_++) *end_ = end_[-1];
+  }
+  // That piece of the block is read now.
   void seek(int64_t piece) {
     at_ = first_ + piece;
     due_ = 0;
@@ -85,8 +89,8 @@ class LookAhead {
     static constexpr int kPieces = kWhole ? kBytes / kPieceBytes : 1;
 
     RAPT_ALWAYS_INLINE static void take(LookAhead& ahead, const std::byte* (&piece)[kTimes]) {
-      unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[(k + 1) * kDistance - 1]; });
-      if (ahead.at_ < ahead.next_) ahead.at_++;  // rows of odd sizes are counted generously
+      unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[kDistances[k] - 1]; });
+      if (ahead.at_ < ahead.last_) ahead.at_++;  // rows of odd sizes are counted generously
     }
     template <int kIndex>
     RAPT_ALWAYS_INLINE void fetch() const {
@@ -102,9 +106,10 @@ class LookAhead {
  private:
   static constexpr int kLine = 64;
 
-  const std::byte **first_, **next_, **end_;  // [first_, next_) of the current block
-  const std::byte** at_ = nullptr;            // the piece that is being read
-  int due_ = 0;                               // bytes of it that have been read
+  const std::byte **first_, **last_;           // of the current block
+  const std::byte **end_, **limit_ = nullptr;  // those of the next follow
+  const std::byte** at_ = nullptr;             // the piece that is being read
+  int due_ = 0;                                // bytes of it that have been read
 };
 
 // For rows that read again what others have read.
