@@ -46,10 +46,10 @@ struct Bf16Rows {
     auto& sums = tile.sums;
     const auto add_pair = [&](int k, const BFloat* low, const BFloat* high) RAPT_ALWAYS_INLINE {
       const typename Ahead::template Ask<2 * kSteps * kStep* int{sizeof(BFloat)}> ask(ahead);
+      const BFloat* const weights =
+          values.probabilities + tile_place<kRows>(0, values.first_key + k);
       Pairs p[kRows];
-      unroll<kRows>([&](auto r) {
-        p[r] = broadcast_pair(values.probabilities + tile_place<kRows>(r, values.first_key + k));
-      });
+      unroll<kRows>([&](auto r) { p[r] = broadcast_pair(weights + r * kTileKeys<kRows>); });
       unroll<kSteps>([&](auto i) {
         const LacedPairs value = kSteps > 1 || d + kStep <= dim
                                      ? lace(low + i * kStep, high + i * kStep)

@@ -43,10 +43,10 @@ struct FloatRows {
     OutputTile<kRows, kTileRows, kSteps> tile(out + d * kTileRows, values.decay);
     for (int k = 0; k < values.num_keys; k++) {
       const typename Ahead::template Ask<kSteps * kStep* int{sizeof(T)}> ask(ahead);
+      const float* const weights =
+          values.probabilities + tile_place<kRows>(0, values.first_key + k);
       Vec p[kRows];
-      unroll<kRows>([&](auto r) {
-        p[r] = broadcast(values.probabilities + tile_place<kRows>(r, values.first_key + k));
-      });
+      unroll<kRows>([&](auto r) { p[r] = broadcast(weights + r * kTileKeys<kRows>); });
       unroll<kSteps>([&](auto i) {
         const T* at = row_at<T>(values.tokens[k], offset) + i * kStep;
         const Vec value = kSteps > 1 || d + kStep <= dim ? load(at) : load(at, tail);

@@ -2,10 +2,10 @@
 //
 // A kernel that waits for memory issues its prefetches in bursts, and a processor drops those that
 // find its miss buffers taken; a dropped line then costs the whole latency, and while it is waited
-// for nothing else is asked for. So every line is asked for three times, 4 KiB apart: far enough
-// for buffers to come free, near enough for the line to stay in L1. On Zen 5 one prefetch gives
-// 80 %, two 92 %, three 100 % of what a plain walk of the same pages reads
-// (docs/notes/2026-11-29-cpu-decode.md).
+// for nothing else is asked for. So every line is asked for kTimes times: the first time far ahead,
+// the last time near enough that what a step reads out of order is not yet over. It is asked for in
+// the order of memory, which the processor's own prefetchers and the memory are made for, and not
+// farther ahead than L1 holds beside the kernel's rows (docs/notes/2026-11-30-cpu-decode.md).
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,8 @@ namespace {
 class LookAhead {
  public:
   static constexpr int kPieceBytes = 256;
-#ifndef DS
-#define DS 40, 48, 56, 64
-#endif
-  static constexpr int kDistances[] = {DS};  // pieces
-  static constexpr int kTimes = sizeof kDistances / sizeof *kDistances;
+  static constexpr int kTimes = 4;
+  static constexpr int kDistances[kTimes] = {28, 44, 60, 76};  // pieces
   static constexpr int kAhead = kDistances[kTimes - 1];
   static constexpr int kGrain = 8;  // pieces are written so many at a time
 

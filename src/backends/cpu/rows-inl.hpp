@@ -25,7 +25,9 @@ template <int kRows>
 constexpr int kTileKeys = kWidth / kRows;
 template <int kRows>
 constexpr int tile_place(int row, int key) {
-  return key / kTileKeys<kRows> * kWidth + row * kTileKeys<kRows> + key % kTileKeys<kRows>;
+  constexpr unsigned kKeys = kTileKeys<kRows>;  // a power of 2, of what is not negative
+  const auto k = static_cast<unsigned>(key);
+  return static_cast<int>(k / kKeys * kWidth + k % kKeys) + row * kTileKeys<kRows>;
 }
 
 // A head's row at byte offset `offset` of what a token's pointer points to.
