@@ -26,12 +26,20 @@ struct Elements {
     const uint16_t bits = reinterpret_cast<const uint16_t*>(data)[i];
     return dtype == DType::kBFloat16 ? bfloat16_to_float(bits) : float16_to_float(bits);
   }
-  void set(int64_t i, float value) const {
-    if (dtype == DType::kFloat32)
-      reinterpret_cast<float*>(data)[i] = value;
-    else
-      reinterpret_cast<uint16_t*>(data)[i] =
-          dtype == DType::kBFloat16 ? float_to_bfloat16(value) : float_to_float16(value);
+  void set(int64_t i, float value) const { store(i, &value, 1); }
+  // Elements [begin, begin + count).
+  void store(int64_t begin, const float* values, int64_t count) const {
+    auto* const bits = reinterpret_cast<uint16_t*>(data) + begin;
+    switch (dtype) {
+      case DType::kFloat32:
+        std::copy_n(values, count, reinterpret_cast<float*>(data) + begin);
+        break;
+      case DType::kBFloat16:
+        std::transform(values, values + count, bits, float_to_bfloat16);
+        break;
+      default:
+        std::transform(values, values + count, bits, float_to_float16);
+    }
   }
 };
 
@@ -74,7 +82,7 @@ Target target_of(const Problem& problem, const Request& request, int64_t kv_head
 // Parts s of a row are at `row` + s * part_rows.
 void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t num_parts,
                int64_t dim, const Target& target) {
-  constexpr int64_t kChunk = 64;  // elements merged at a time
+  constexpr int64_t kChunk = 512;  // elements merged at a time: most rows in one go
   float max = target.sink;
   for (int32_t s = 0; s < num_parts; s++) max = std::max(max, partials.lse[row + s * part_rows]);
   double sum = 0;
@@ -85,7 +93,8 @@ void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t
       sum += std::exp(double{partials.lse[row + s * part_rows]} - max);
   for (int64_t begin = 0; begin < dim; begin += kChunk) {
     const int64_t count = std::min(kChunk, dim - begin);
-    float merged[kChunk] = {};
+    float merged[kChunk];
+    std::fill_n(merged, count, 0.0f);
     for (int32_t s = 0; s < num_parts; s++) {
       const float lse = partials.lse[row + s * part_rows];
       if (!counts(lse)) continue;
@@ -93,7 +102,7 @@ void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t
       const float* part = partials.out + (row + s * part_rows) * partials.out_stride + begin;
       for (int64_t i = 0; i < count; i++) merged[i] += weight * part[i];
     }
-    for (int64_t i = 0; i < count; i++) target.out.set(begin + i, merged[i]);
+    target.out.store(begin, merged, count);
   }
   if (target.lse)
     *target.lse =
