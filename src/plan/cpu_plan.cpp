@@ -20,7 +20,7 @@ constexpr double kMinRangeNs = 4000;
 constexpr double kSpeedSpread = 0.05;
 constexpr double kMaxRangesPerThread = 8;
 // A piece takes at least this many times as long as its partial results do.
-constexpr double kMinPieceToPartial = 8;
+constexpr double kMinPieceToPartial = 4;
 // The prefill kernel's block of rows: tiles are a multiple of it.
 constexpr int64_t kMinTileRows = 96;
 // A prefill unit stays whole up to so many targets: its pieces would each pack keys, and be merged.
@@ -40,7 +40,7 @@ struct Costs {
   double read_ns;     // K and V of a key from memory
   double pack_ns;     // repacking them, in prefill
   double row_ns;      // one row against one key
-  double partial_ns;  // one row's partial result, written and merged
+  double partial_ns;  // one row's state, cleared and written, and its part of the merge
   int64_t max_tile_rows;
 
   Costs(const AttentionSpec& spec, const Machine& machine) {
@@ -55,7 +55,7 @@ struct Costs {
     read_ns = key_bytes / machine.read_bytes_per_ns;
     pack_ns = 2 * key_bytes / kCacheBytesPerNs;
     row_ns = 2 * dims / machine.flops_per_ns;
-    partial_ns = 2 * sizeof(float) * (spec.dim_vo() + 1) / kCacheBytesPerNs;
+    partial_ns = 6 * sizeof(float) * (spec.dim_vo() + 1) / kCacheBytesPerNs;
     max_tile_rows = machine.max_prefill_rows;
   }
 
