@@ -41,11 +41,12 @@ struct Bf16Rows {
   template <int kRows, int kTileRows, int kSteps, typename Ahead>
   RAPT_ALWAYS_INLINE static void add_steps(float* out, const WeightedValues<BFloat>& values, int d,
                                            int dim, Ahead& ahead) {
+    Ahead cursor = ahead;
     const int64_t offset = values.offset + d * int64_t{sizeof(BFloat)};
     OutputTile<kRows, kTileRows, 2 * kSteps> tile(out + d * kTileRows, values.decay);
     auto& sums = tile.sums;
     const auto add_pair = [&](int k, const BFloat* low, const BFloat* high) RAPT_ALWAYS_INLINE {
-      const typename Ahead::template Ask<2 * kSteps * kStep* int{sizeof(BFloat)}> ask(ahead);
+      const typename Ahead::template Ask<2 * kSteps * kStep* int{sizeof(BFloat)}> ask(cursor);
       const BFloat* const weights =
           values.probabilities + tile_place<kRows>(0, values.first_key + k);
       Pairs p[kRows];
@@ -69,6 +70,7 @@ struct Bf16Rows {
     if (k < values.num_keys)
       add_pair(k, row_at<BFloat>(token[k], offset), reinterpret_cast<const BFloat*>(values.zeros));
     tile.write(out + d * kTileRows);
+    ahead.go_on_from(cursor);
   }
 
   static void load_output(const float* out, int64_t vec_stride, Vec* vecs) {

@@ -9,8 +9,8 @@ namespace {
 constexpr int kMaxDecodeRows = 16;
 
 // A row of zeros, a row in order, then head by head what belongs to one, as close together as the
-// rows allow, since all of it is to stay in L1 beside the keys that pass through; last the pieces
-// of LookAhead. Bytes; parts begin at multiples of 64.
+// rows allow, since all of it is to stay in L1 beside the keys that pass through; last the
+// PieceList. Bytes; parts begin at multiples of 64.
 struct DecodeLayout {
   int64_t query_stride, out_stride;  // elements of a row
   // From the head's start; its query rows come first.
@@ -39,10 +39,10 @@ struct DecodeLayout {
 inline size_t decode_scratch_bytes(const Problem& problem) {
   const DecodeLayout layout(problem, kMaxDecodeRows, 1, sizeof(float));
   const auto element = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t pieces = kBlockKeys * problem.num_kv_heads *
-                             (LookAhead::pieces_of(problem.head_dim_qk * element) +
-                              LookAhead::pieces_of(problem.head_dim_vo * element)) +
-                         LookAhead::kAhead + LookAhead::kGrain;
+  const int64_t pieces =
+      kBlockKeys * problem.num_kv_heads *
+          (pieces_of(problem.head_dim_qk * element) + pieces_of(problem.head_dim_vo * element)) +
+      PieceList::kPadding;
   return static_cast<size_t>(layout.head(problem.num_kv_heads) + pieces * int64_t{sizeof(void*)});
 }
 

@@ -38,11 +38,12 @@ struct FloatRows {
   template <int kRows, int kTileRows, int kSteps, typename Ahead>
   RAPT_ALWAYS_INLINE static void add_steps(float* out, const WeightedValues<float>& values, int d,
                                            int dim, Ahead& ahead) {
+    Ahead cursor = ahead;
     const int64_t offset = values.offset + d * int64_t{sizeof(T)};
     const Mask tail = first_lanes(smaller(kStep, dim - d));
     OutputTile<kRows, kTileRows, kSteps> tile(out + d * kTileRows, values.decay);
     for (int k = 0; k < values.num_keys; k++) {
-      const typename Ahead::template Ask<kSteps * kStep* int{sizeof(T)}> ask(ahead);
+      const typename Ahead::template Ask<kSteps * kStep* int{sizeof(T)}> ask(cursor);
       const float* const weights =
           values.probabilities + tile_place<kRows>(0, values.first_key + k);
       Vec p[kRows];
@@ -55,6 +56,7 @@ struct FloatRows {
       });
     }
     tile.write(out + d * kTileRows);
+    ahead.go_on_from(cursor);
   }
 
   // kStep elements of an output row as add_steps() keeps it, in order; its vectors are vec_stride

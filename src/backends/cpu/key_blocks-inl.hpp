@@ -30,7 +30,7 @@ struct TokenBlock {
 // head, its keys, then its values. Either way it is asked for in the order of memory.
 class KeyBlocks {
  public:
-  // Rows see keys of `keys` alone. `storage` is LookAhead's.
+  // Rows see keys of `keys` alone. `storage` is the PieceList's.
   KeyBlocks(const Problem& problem, const Request& request, const Work& work, Range keys,
             int64_t element_bytes, std::byte* storage)
       : problem_(problem),
@@ -38,7 +38,7 @@ class KeyBlocks {
         first_head_(work.kv_head_begin),
         heads_(work.kv_head_end - work.kv_head_begin),
         keys_(keys),
-        ahead_(storage) {
+        pieces_(storage) {
     const int64_t k_bytes = problem.head_dim_qk * element_bytes;
     const int64_t v_bytes = problem.head_dim_vo * element_bytes;
     tokens_first_ = heads_ > 1 && problem.k_head_stride == k_bytes &&
@@ -61,10 +61,10 @@ class KeyBlocks {
       k_pieces_ += k_rows_.pieces(run.end - run.begin);
       v_pieces_ += v_rows_.pieces(run.end - run.begin);
     }
-    ahead_.begin_block((k_pieces_ + v_pieces_) * (tokens_first_ ? 1 : heads_));
+    pieces_.begin_block((k_pieces_ + v_pieces_) * (tokens_first_ ? 1 : heads_));
     list(block());
     list(next());
-    ahead_.end_block();
+    pieces_.end_block();
   }
 
   bool tokens_first() const { return tokens_first_; }
@@ -74,8 +74,8 @@ class KeyBlocks {
   LookAhead& ahead() { return ahead_; }
   // The keys, or the values, of a head are read now; head 0 stands for all of them where tokens
   // come first.
-  void seek_keys(int head) { ahead_.seek(head * (k_pieces_ + v_pieces_)); }
-  void seek_values(int head) { ahead_.seek(head * (k_pieces_ + v_pieces_) + k_pieces_); }
+  void seek_keys(int head) { ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_)); }
+  void seek_values(int head) { ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_) + k_pieces_); }
 
  private:
   // What is read of a token in one go.
@@ -83,13 +83,13 @@ class KeyBlocks {
     int64_t bytes, token_stride;
     bool dense() const { return bytes == token_stride; }
     int64_t pieces(int tokens) const {
-      return dense() ? LookAhead::pieces_of(tokens * bytes) : tokens * LookAhead::pieces_of(bytes);
+      return dense() ? pieces_of(tokens * bytes) : tokens * pieces_of(bytes);
     }
   };
 
   TokenBlock& next() { return blocks_[current_ ^ 1]; }
   void list(const TokenBlock& block) {
-    for (int head = 0; head < (tokens_first_ ? 1 : heads_) && !ahead_.full(); head++) {
+    for (int head = 0; head < (tokens_first_ ? 1 : heads_) && !pieces_.full(); head++) {
       for (int i = 0; i < block.num_runs; i++)
         list(block.runs[i].k + k_offset(head), block.runs[i], k_rows_);
       for (int i = 0; i < block.num_runs; i++)
@@ -98,8 +98,8 @@ class KeyBlocks {
   }
   void list(const std::byte* first, const TokenBlock::Run& run, const RowSpan& rows) {
     const int tokens = run.end - run.begin;
-    if (rows.dense()) return ahead_.add(first, tokens * rows.bytes);
-    for (int i = 0; i < tokens; i++) ahead_.add(first + i * rows.token_stride, rows.bytes);
+    if (rows.dense()) return pieces_.add(first, tokens * rows.bytes);
+    for (int i = 0; i < tokens; i++) pieces_.add(first + i * rows.token_stride, rows.bytes);
   }
 
   // Puts the keys that some row may see of block `first` into next(); none if it lies behind the
@@ -145,6 +145,7 @@ class KeyBlocks {
   bool tokens_first_;
   RowSpan k_rows_, v_rows_;
   int64_t k_pieces_, v_pieces_;  // of the current block; of one head unless tokens come first
+  PieceList pieces_;
   LookAhead ahead_;
 
   TokenBlock blocks_[2];

@@ -16,52 +16,29 @@
 namespace rapt::cpu {
 namespace {
 
-// Pieces of 256 bytes, in the order of memory: those of the current block of keys and the first of
-// the next.
+constexpr int kPieceBytes = 256;
+inline constexpr int64_t pieces_of(int64_t bytes) {
+  return (bytes + kPieceBytes - 1) / kPieceBytes;
+}
+
+// Where in a PieceList a kernel reads. It is copied into what loops, to live in registers.
 class LookAhead {
  public:
-  static constexpr int kPieceBytes = 256;
   static constexpr int kTimes = 4;
   static constexpr int kDistances[kTimes] = {28, 44, 60, 76};  // pieces
-  static constexpr int kAhead = kDistances[kTimes - 1];
-  static constexpr int kGrain = 8;  // pieces are written so many at a time
+  static constexpr int kFarthest = kDistances[kTimes - 1];
 
-  static constexpr int64_t pieces_of(int64_t bytes) {
-    return (bytes + kPieceBytes - 1) / kPieceBytes;
-  }
+  LookAhead() = default;
+  // Pieces from `at` on are read; kFarthest may follow `last`.
+  LookAhead(const std::byte* const* at, const std::byte* const* last) : at_(at), last_(last) {}
 
-  // `storage` has room for the pieces of a block, kAhead and kGrain more.
-  explicit LookAhead(std::byte* storage)
-      : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
-
-  // What is added from here on is of another block.
-  void begin_block(int64_t num_pieces) {
-    end_ = first_;
-    last_ = first_ + num_pieces;
-    limit_ = last_ + kAhead;
-  }
-  bool full() const {
-    return end_ == limit_;
-  }
-  void add(const std::byte* run, int64_t bytes) {
-    const int64_t pieces = smaller<int64_t>(pieces_of(bytes), limit_ - end_);
-    for (int64_t i = 0; i < pieces; i += kGrain)
-      for (int j = 0; j < kGrain; j++) end_[i + j] = run + (i + j) * kPieceBytes;
-    end_ += pieces;
-  }
-  // Where nothing is known of what comes after, the last piece is asked for again.
-  void end_block() {
-    for (; end_ < limit_; end_++) *end_ = end_[-1];
-  }
-  // That piece of the block is read now.
-  void seek(int64_t piece) {
-    at_ = first_ + piece;
-    due_ = 0;
+  void go_on_from(const LookAhead& other) {
+    at_ = other.at_;
+    due_ = other.due_;
   }
 
-  // kBytes more of the current block are being read, and as much further on is to be asked for:
-  // whole pieces in kShares equal shares among the products, share<0>() to share<kShares - 1>(),
-  // less in one go.
+  // kBytes more are being read, and as much further on is to be asked for: whole pieces in kShares
+  // equal shares among the products, share<0>() to share<kShares - 1>(), less in one go.
   template <int kBytes>
   class Ask {
    public:
@@ -82,12 +59,13 @@ class LookAhead {
     }
 
    private:
+    static constexpr int kLine = 64;
     static constexpr bool kWhole = kBytes % kPieceBytes == 0;
     static constexpr int kPieces = kWhole ? kBytes / kPieceBytes : 1;
 
     RAPT_ALWAYS_INLINE static void take(LookAhead& ahead, const std::byte* (&piece)[kTimes]) {
       unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[kDistances[k] - 1]; });
-      if (ahead.at_ < ahead.last_) ahead.at_++;  // rows of odd sizes are counted generously
+      ahead.at_ += ahead.at_ < ahead.last_;  // rows of odd sizes are counted generously
     }
     template <int kIndex>
     RAPT_ALWAYS_INLINE void fetch() const {
@@ -101,19 +79,54 @@ class LookAhead {
   };
 
  private:
-  static constexpr int kLine = 64;
+  // Apart, lest both be loaded as one vector: that would wait for the store of at_ alone.
+  const std::byte* const* at_ = nullptr;
+  int64_t due_ = 0;  // bytes of the piece that have been read
+  const std::byte* const* last_ = nullptr;
+};
 
-  const std::byte **first_, **last_;           // of the current block
-  const std::byte **end_, **limit_ = nullptr;  // those of the next follow
-  const std::byte** at_ = nullptr;             // the piece that is being read
-  int due_ = 0;                                // bytes of it that have been read
+// The pieces of kPieceBytes of a block of keys in the order of memory, then the first of the next.
+class PieceList {
+ public:
+  static constexpr int kGrain = 8;  // pieces are written so many at a time
+  // Room for the pieces that aren't the block's own.
+  static constexpr int kPadding = LookAhead::kFarthest + kGrain;
+
+  // `storage` has room for a block's pieces and kPadding.
+  explicit PieceList(std::byte* storage)
+      : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
+
+  // What is added from here on is of another block.
+  void begin_block(int64_t num_pieces) {
+    end_ = first_;
+    last_ = first_ + num_pieces;
+    limit_ = last_ + LookAhead::kFarthest;
+  }
+  bool full() const { return end_ == limit_; }
+  void add(const std::byte* run, int64_t bytes) {
+    const int64_t pieces = smaller<int64_t>(pieces_of(bytes), limit_ - end_);
+    for (int64_t i = 0; i < pieces; i += kGrain)
+      for (int j = 0; j < kGrain; j++) end_[i + j] = run + (i + j) * kPieceBytes;
+    end_ += pieces;
+  }
+  // Where nothing is known of what comes after, the last piece is asked for again.
+  void end_block() {
+    for (; end_ < limit_; end_++) *end_ = end_[-1];
+  }
+
+  LookAhead from(int64_t piece) const { return {first_ + piece, last_}; }
+
+ private:
+  const std::byte **first_, **last_;           // of the block
+  const std::byte **end_, **limit_ = nullptr;  // of all
 };
 
 // For rows that read again what others have read.
 struct NoLookAhead {
+  void go_on_from(NoLookAhead) {}
   template <int kBytes>
   struct Ask {
-    explicit Ask(NoLookAhead) {}
+    explicit Ask(NoLookAhead&) {}
     template <int kShare, int kShares>
     void share() const {}
   };

@@ -43,10 +43,11 @@ RAPT_ALWAYS_INLINE inline Vec score_tile(const typename Rows::Query* tile,
                                          Ahead& ahead) {
   using T = typename Rows::Element;
   constexpr int kStep = Rows::kStep, kKeys = kTileKeys<kRows>;
+  Ahead cursor = ahead;
   Vec sums[kWidth];
   unroll<kWidth>([&](auto i) { sums[i] = zero(); });
   const auto step = [&](int d, auto... num_elements) RAPT_ALWAYS_INLINE {
-    const typename Ahead::template Ask<kKeys * kStep* int{sizeof(T)}> ask(ahead);
+    const typename Ahead::template Ask<kKeys * kStep* int{sizeof(T)}> ask(cursor);
     typename Rows::Operand q[kRows];
     unroll<kRows>([&](auto r) { q[r] = Rows::load_query(tile + d * kRows + r * kStep); });
     unroll<kKeys>([&](auto k) {
@@ -59,6 +60,7 @@ RAPT_ALWAYS_INLINE inline Vec score_tile(const typename Rows::Query* tile,
   int d = 0;
   for (; d + kStep <= dim; d += kStep) step(d);
   if (d < dim) step(d, dim - d);
+  ahead.go_on_from(cursor);
   return lane_sums(sums);
 }
 
