@@ -93,6 +93,8 @@ struct AmxPass : AmxRows {
       const bool leaves = next.row != here.row, ends_block = leaves || next.key % kKeyBlock == 0;
       if (leaves && next.row < count) begin_rows(next);
       apply_rules(here, slot);
+      if (begins_rows(here))
+        for (int tile = 0; tile < 2; tile++) raise(here, slot, block, tile, first_lanes(kWidth));
 
       auto low = pass_of<kPortion>(here, slot, block.slot, 0);
       if (next.row < count) score(next, slot ^ 1, low);
@@ -161,7 +163,8 @@ struct AmxPass : AmxRows {
     return block.key <= scratch.rows[block.row].keys.begin;
   }
 
-  // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low.
+  // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low, or if
+  // they had seen nothing before.
   void settle(Place at, int slot, const Waiting& block, int tile, Sums sums) {
     const int row = at.row + tile * 16;
     const Mask low = either(less(set1(kMaxGroupSum), sums.exact),
@@ -179,8 +182,10 @@ struct AmxPass : AmxRows {
   void raise(Place at, int slot, const Waiting& block, int tile, Mask low) {
     const int row = at.row + tile * 16;
     const float* const s = scores_of(slot) + tile * (kHomeStride * kTileFloats);
-    Vec top = load(s);
-    for (int key = 1; key < kKeyGroup; key++) top = max(load(s + key * 16), top);
+    Vec tops[4] = {load(s), load(s + 16), load(s + 32), load(s + 48)};
+    for (int key = 4; key < kKeyGroup; key++)
+      tops[key % 4] = max(load(s + key * 16), tops[key % 4]);
+    const Vec top = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
     const Vec old = load(scratch.max + row);
     const Vec raised = select(low, max(round_up(top * set1(rule.factor())), old), old);
     const Vec exponent = select(less(old, raised), old - raised, zero());
@@ -199,10 +204,11 @@ struct AmxPass : AmxRows {
     store(scratch.max + row, raised);
     rescale(scratch.sum + row, 1);
     rescale(scratch.rounded_sum + row, 1);
-    tiles.flush();
-    for (int pair = 0; pair < scratch.dim_pairs && !is_first(block); pair++)
-      rescale(outputs_of(at.row, pair) + tile * (kHomeStride * kTileFloats), 32);
     rescale_probabilities(block);
+    if (is_first(block)) return;
+    tiles.flush();
+    for (int pair = 0; pair < scratch.dim_pairs; pair++)
+      rescale(outputs_of(at.row, pair) + tile * (kHomeStride * kTileFloats), 32);
     if (waiting.row == at.row) rescale_probabilities(waiting);
   }
 };

@@ -58,10 +58,11 @@ struct AmxRows {
            dim_pair % 2 * (2 * kTileFloats);
   }
 
+  // Whether a group of rows has taken no step before.
+  bool begins_rows(Place at) const { return at.key <= scratch.rows[at.row].keys.begin; }
   // Packs Q when a group of rows takes its first step: then it is in L1.
   void begin_rows(Place at) const {
-    if (at.key <= scratch.rows[at.row].keys.begin)
-      pack_query_tiles(problem, request, head, first, at.row, count, scratch);
+    if (begins_rows(at)) pack_query_tiles(problem, request, head, first, at.row, count, scratch);
   }
   void clear_outputs(int row) const {
     for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)
