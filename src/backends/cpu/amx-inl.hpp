@@ -2,10 +2,10 @@
 // lanes, P becomes a right operand with one shuffle, and K is a left operand as it lies in the
 // cache. Other dtypes are AVX-512's.
 //
-// A chunk of keys is packed for all rows of the pass and stays in L2; 32 rows at a time pass over
-// it with their Q, S and P in L1. It is one pipeline over (group of rows, group of keys): while the
-// softmax of a key group runs on the vector ports, two keys after each product, the tiles score
-// the next key group and add a share of the previous key block's P V to O.
+// A chunk of keys, all of them if they fit, is packed for all rows of the pass and stays in L2; 32
+// rows at a time pass over it with their Q, S and P in L1. It is one pipeline over (group of rows,
+// group of keys): while the softmax of a key group runs on the vector ports, two keys after each
+// product, the tiles score the next key group and add a share of the previous key block's P V to O.
 #pragma once
 
 #include "backends/cpu/amx_rows-inl.hpp"
@@ -25,7 +25,7 @@ struct AmxPass : AmxRows {
     bool ends_rows = false;  // its rows see nothing after them
   };
 
-  int chunk = 0;  // the first key of what is packed
+  int chunk = 0, chunk_end = 0;  // the keys that are packed, all or some of them
   Waiting waiting{};
   Accumulators tiles{};
 
@@ -37,9 +37,9 @@ struct AmxPass : AmxRows {
         clear_outputs(row);
         write_rows(row);
       }
-    for (chunk = all.begin / scratch.chunk * scratch.chunk; chunk < all.end;
-         chunk += scratch.chunk) {
-      const Range keys{larger(all.begin, chunk), smaller(all.end, chunk + scratch.chunk)};
+    for (chunk = all.begin / kKeyBlock * kKeyBlock; chunk < all.end; chunk = chunk_end) {
+      chunk_end = chunk + (one_chunk ? scratch.whole : scratch.chunk);
+      const Range keys{larger(all.begin, chunk), smaller(all.end, chunk_end)};
       pack_chunk(keys);
       // As many pairs of keys as end with the products of a group's scores, for common sizes.
       if (scratch.steps >= 4)
@@ -112,7 +112,7 @@ struct AmxPass : AmxRows {
       if (ends_block) {
         end_rows(waiting);
         waiting = block;
-        waiting.ends_rows = leaves && last_row(here.row).keys.end <= chunk + scratch.chunk;
+        waiting.ends_rows = leaves && last_row(here.row).keys.end <= chunk_end;
         block = {next.row, next.key, 0, block.slot ^ 1};
       }
       here = next;
@@ -127,7 +127,7 @@ struct AmxPass : AmxRows {
   template <typename Beside>
   RAPT_ALWAYS_INLINE void score(Place at, int slot, Beside& beside) {
     const int panel = scratch.steps * kTileElements;  // of 16 keys or rows
-    const BFloat* const q = scratch.queries + at.row / 16 * panel;
+    const BFloat* const q = queries_of(at.row);
     const BFloat* const k = scratch.keys + (at.key - chunk) / 16 * panel;
     tiles.add(scores_of(slot), false, k, k + panel, q, q + panel, scratch.steps, beside);
   }

@@ -20,15 +20,17 @@ constexpr int kRowGroup = 32;                   // two tiles of Q
 constexpr int kHomeStride = 4;
 constexpr int kKeyBlock = 128;  // keys between two times that O is taken up
 constexpr int kBlockGroups = kKeyBlock / kKeyGroup;
-constexpr int kChunkBytes = 512 * 1024;  // of packed K and V, which stay in L2
+// Of packed K and V, which stay in L2: beside Q and O of all rows, or, if these are all the keys,
+// beside those of one group of rows.
+constexpr int kChunkBytes = 512 * 1024, kWholeBytes = 1024 * 1024;
 
 struct AmxScratch {
-  int chunk;              // keys: a multiple of kKeyBlock
+  int chunk, whole;       // keys: multiples of kKeyBlock
   int steps;              // tiles of a query's or key's dims
   int dim_pairs;          // of tiles of a value's dims
   int max_rows;           // of a pass
-  BFloat* keys;           // [chunk / 16][steps] tiles
-  BFloat* values;         // [chunk / kKeyBlock][dim_pairs][2][kBlockGroups]
+  BFloat* keys;           // [whole / 16][steps] tiles
+  BFloat* values;         // [whole / kKeyBlock][dim_pairs][2][kBlockGroups]
   BFloat* queries;        // [max_rows / 16][steps]
   float* scores;          // [2 row tiles][2 slots][2 key tiles]
   BFloat* probabilities;  // [2 slots][2 row tiles][kBlockGroups]
@@ -45,14 +47,15 @@ struct AmxScratch {
     dim_pairs = (problem.head_dim_vo + 31) / 32;
     const int key_bytes = 2 * (2 * kPairs * steps + 32 * dim_pairs);
     chunk = larger(kChunkBytes / key_bytes / kKeyBlock, 1) * kKeyBlock;
+    whole = larger(kWholeBytes / key_bytes / kKeyBlock, 1) * kKeyBlock;
     max_rows = larger(kStateBytes / (128 * dim_pairs) / kRowGroup, 1) * kRowGroup;
     bytes = 0;
     const auto place = [&]<typename U>(U*& pointer, size_t count) {
       pointer = base ? reinterpret_cast<U*>(base + bytes) : nullptr;
       bytes += (count * sizeof(U) + 63) / 64 * 64;
     };
-    place(keys, size_t{1} * chunk / 16 * steps * kTileElements);
-    place(values, size_t{2} * chunk / 32 * dim_pairs * kTileElements);
+    place(keys, size_t{1} * whole / 16 * steps * kTileElements);
+    place(values, size_t{2} * whole / 32 * dim_pairs * kTileElements);
     place(queries, size_t{1} * max_rows / 16 * steps * kTileElements);
     place(scores, size_t{8} * kTileFloats);
     place(probabilities, size_t{4} * kBlockGroups * kTileElements);
@@ -62,7 +65,7 @@ struct AmxScratch {
     place(sum, max_rows);
     place(rounded_sum, max_rows);
     place(rows, max_rows);
-    place(seen, (chunk + 31) / 32);
+    place(seen, (whole + 31) / 32);
   }
 };
 
@@ -122,32 +125,14 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
   }
 }
 
-// The group of rows from `group` on, of a KV head's rows [first, first + count), and zeros: row r
-// is token r / problem.group, head r % problem.group of the group. A row of a tile is a pair of
-// dims, its columns are rows.
-inline void pack_query_tiles(const Problem& problem, const Request& request, int head, int first,
-                             int group, int count, const AmxScratch& scratch) {
-  const auto row_at = [&](int i) {
-    const int row = first + i, token = row / problem.group, member = row % problem.group;
-    return reinterpret_cast<const BFloat*>(
-        problem.q + (request.query_start + token) * problem.q_token_stride +
-        (int64_t{head} * problem.group + member) * problem.q_head_stride);
-  };
-  for (int tile = group; tile < group + kRowGroup; tile += 16) {
-    const BFloat* rows[16];
-    for (int i = 0; i < 16; i++) {
-      rows[i] = tile + i < count ? row_at(tile + i) : kZeroRow;
-      const int later = tile + kRowGroup + i;
-      if (later < count) prefetch(row_at(later), 2 * problem.head_dim_qk);
-    }
-    BFloat* const to = scratch.queries + tile / 16 * scratch.steps * kTileElements;
-    for (int pair = 0; pair < scratch.steps * kPairs; pair += 4) {
-      BFloat* const at = to + pair * 2 * 16;
-      if (2 * pair < problem.head_dim_qk)
-        transpose_pairs(rows, 2 * pair, at);
-      else
-        for (int i = 0; i < 4; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
-    }
+// 16 rows of queries. A row of a tile is a pair of dims, its columns are the rows.
+inline void pack_query_tiles(const BFloat* const* rows, int dims, int steps, BFloat* to) {
+  for (int pair = 0; pair < steps * kPairs; pair += 4) {
+    BFloat* const at = to + pair * 2 * 16;
+    if (2 * pair < dims)
+      transpose_pairs(rows, 2 * pair, at);
+    else
+      for (int i = 0; i < 4; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
   }
 }
 

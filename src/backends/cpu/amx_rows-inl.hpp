@@ -22,8 +22,9 @@ struct AmxRows {
   const AmxScratch& scratch;
   int head, first, count;
   ScoreRule rule;
+  bool one_chunk = false;  // of all keys: Q and O are kept for one group of rows only
 
-  void reset() const {
+  void reset() {
     const int padded = round_up_to(count, kRowGroup);
     for (int row = 0; row < padded; row++) {
       const int real = first + smaller(row, count - 1), token = real / problem.group;
@@ -32,6 +33,8 @@ struct AmxRows {
       scratch.max[row] = kMinusInfinity;
       scratch.sum[row] = scratch.rounded_sum[row] = 0;
     }
+    const Range all = all_keys();
+    one_chunk = all.end - all.begin / kKeyBlock * kKeyBlock <= scratch.whole;
   }
   // Keys that some row sees.
   Range all_keys() const { return {scratch.rows[0].keys.begin, scratch.rows[count - 1].keys.end}; }
@@ -53,16 +56,35 @@ struct AmxRows {
   }
   float* outputs_of(int row, int dim_pair) const {
     return scratch.outputs +
-           (row / kRowGroup * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) *
-               (4 * kTileFloats) +
+           (kept(row) * round_up_to(scratch.dim_pairs, 2) + dim_pair / 2 * 2) * (4 * kTileFloats) +
            dim_pair % 2 * (2 * kTileFloats);
+  }
+  BFloat* queries_of(int row) const {
+    return scratch.queries + kept(row) * 2 * scratch.steps * kTileElements;
+  }
+  // Where among the groups of rows whose Q and O are kept this one is.
+  int kept(int row) const { return one_chunk ? 0 : row / kRowGroup; }
+  const BFloat* query(int row) const {
+    const Row& at = scratch.rows[row];
+    return reinterpret_cast<const BFloat*>(
+        problem.q + (request.query_start + at.token) * problem.q_token_stride +
+        at.query_head * problem.q_head_stride);
   }
 
   // Whether a group of rows has taken no step before.
   bool begins_rows(Place at) const { return at.key <= scratch.rows[at.row].keys.begin; }
   // Packs Q when a group of rows takes its first step: then it is in L1.
   void begin_rows(Place at) const {
-    if (begins_rows(at)) pack_query_tiles(problem, request, head, first, at.row, count, scratch);
+    if (!begins_rows(at)) return;
+    const BFloat* rows[kRowGroup];
+    for (int i = 0; i < kRowGroup; i++) {
+      rows[i] = query(at.row + i);
+      const int later = at.row + i + kRowGroup;
+      if (later < count) prefetch(query(later), 2 * problem.head_dim_qk);
+    }
+    for (int tile = 0; tile < 2; tile++)
+      pack_query_tiles(rows + tile * 16, problem.head_dim_qk, scratch.steps,
+                       queries_of(at.row) + tile * scratch.steps * kTileElements);
   }
   void clear_outputs(int row) const {
     for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)
