@@ -92,6 +92,7 @@ struct AmxPass : AmxRows {
       const Place next = step_after(here, keys);
       const bool leaves = next.row != here.row, ends_block = leaves || next.key % kKeyBlock == 0;
       if (leaves && next.row < count) begin_rows(next);
+      look_ahead(here, keys);
       apply_rules(here, slot);
       if (begins_rows(here))
         for (int tile = 0; tile < 2; tile++) raise(here, slot, block, tile, first_lanes(kWidth));

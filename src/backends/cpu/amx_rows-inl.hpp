@@ -64,11 +64,18 @@ struct AmxRows {
   }
   // Where among the groups of rows whose Q and O are kept this one is.
   int kept(int row) const { return one_chunk ? 0 : row / kRowGroup; }
+  // A row's Q, and where its result goes.
   const BFloat* query(int row) const {
     const Row& at = scratch.rows[row];
     return reinterpret_cast<const BFloat*>(
         problem.q + (request.query_start + at.token) * problem.q_token_stride +
         at.query_head * problem.q_head_stride);
+  }
+  BFloat* output(int row) const {
+    const Row& at = scratch.rows[row];
+    return reinterpret_cast<BFloat*>(problem.out +
+                                     (request.query_start + at.token) * problem.out_token_stride +
+                                     at.query_head * problem.out_head_stride);
   }
 
   // Whether a group of rows has taken no step before.
@@ -77,14 +84,23 @@ struct AmxRows {
   void begin_rows(Place at) const {
     if (!begins_rows(at)) return;
     const BFloat* rows[kRowGroup];
-    for (int i = 0; i < kRowGroup; i++) {
-      rows[i] = query(at.row + i);
-      const int later = at.row + i + kRowGroup;
-      if (later < count) prefetch(query(later), 2 * problem.head_dim_qk);
-    }
+    for (int i = 0; i < kRowGroup; i++) rows[i] = query(at.row + i);
     for (int tile = 0; tile < 2; tile++)
       pack_query_tiles(rows + tile * 16, problem.head_dim_qk, scratch.steps,
                        queries_of(at.row) + tile * scratch.steps * kTileElements);
+  }
+  // Asks for what begin_rows() and write_rows() will touch next, a share beside each step: Q of the
+  // next group of rows, and the lines that O of this one goes to, which must be here to be written.
+  void look_ahead(Place at, Range keys) const {
+    const int steps = num_steps(at.row, keys);
+    const int step = (at.key - seen_by(at.row, keys).begin) / kKeyGroup;
+    const int next = at.row + kRowGroup;
+    const bool begins_next = next < count && keys.begin <= scratch.rows[next].keys.begin;
+    const bool ends_this = last_row(at.row).keys.end <= keys.end && work.partial < 0;
+    for (int i = kRowGroup * step / steps; i < kRowGroup * (step + 1) / steps; i++) {
+      if (begins_next) prefetch(query(next + i), 2 * problem.head_dim_qk);
+      if (ends_this) prefetch_for_write(output(at.row + i), 2 * problem.head_dim_vo);
+    }
   }
   void clear_outputs(int row) const {
     for (int i = 0; i < round_up_to(scratch.dim_pairs, 2) * 4 * kTileFloats; i += kWidth)

@@ -63,6 +63,10 @@ inline void prefetch(const void* from, int bytes) {
   for (int i = 0; i < bytes; i += 64)
     __builtin_prefetch(static_cast<const std::byte*>(from) + i, 0, 2);
 }
+// Likewise lines that will be written, nearer still.
+inline void prefetch_for_write(void* to, int bytes) {
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<std::byte*>(to) + i, 1, 3);
+}
 template <typename T>
 inline void prefetch_keys(const Problem& problem, const Request& request, int head, int first,
                           int last) {
