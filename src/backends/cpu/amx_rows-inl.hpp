@@ -130,20 +130,67 @@ struct AmxRows {
 
   // O of a group of rows to where the work says.
   void write_rows(int group) const {
-    const int dims = 32 * scratch.dim_pairs;
-    for (int row = group; row < smaller(group + kRowGroup, count); row++) {
-      if (row % 16 == 0)
-        for (int dim = 0; dim < dims; dim += 16)
-          transpose_16x16(outputs_of(row, dim / 32) +
-                              row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16,
-                          scratch.lines + dim, dims);
-      // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so
-      // that a row with one dominant key gets its value exactly, wherever the maximum lags.
-      const float sum = scratch.sum[row], rounded = scratch.rounded_sum[row];
-      write_row<BFloat>(problem, request, work, partials, head, first + row,
-                        scratch.lines + row % 16 * dims, {scratch.max[row], sum}, 1,
-                        rounded > 0 ? sum / rounded : 1.0f);
+    for (int row = group; row < smaller(group + kRowGroup, count); row += 16) {
+      const float* const o =
+          outputs_of(row, 0) + row % kRowGroup / 16 * (kHomeStride * kTileFloats);
+      if (work.partial >= 0)
+        write_partial_rows(row, o);
+      else
+        write_whole_rows(row, o);
     }
+  }
+
+ private:
+  // Of the tiles of a pair, from the first pair's on.
+  const float* outputs_after(const float* o, int dim_pair) const {
+    return o + (outputs_of(0, dim_pair) - outputs_of(0, 0));
+  }
+  // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so that
+  // a row with one dominant key gets its value exactly, wherever the maximum lags.
+  float gain_of(int row) const {
+    return scratch.rounded_sum[row] > 0 ? scratch.sum[row] / scratch.rounded_sum[row] : 1.0f;
+  }
+
+  // 16 rows, 32 dims of all at a time, so that whole lines are written.
+  void write_whole_rows(int row, const float* o) const {
+    alignas(64) float norms[16];
+    BFloat* to[16];
+    const int rows = smaller(16, count - row);
+    for (int i = 0; i < rows; i++) {
+      const Row& at = scratch.rows[row + i];
+      const RowEnd end = end_row(problem, work, head, at.query_head,
+                                 {scratch.max[row + i], scratch.sum[row + i]}, 1);
+      norms[i] = end.norm * gain_of(row + i);
+      write_lse(problem, at.query_head, request.query_start + at.token, end);
+      to[i] = output(row + i);
+    }
+    for (int i = rows; i < 16; i++) norms[i] = 0;
+    const Vec norm = load(norms);
+    for (int dim = 0; dim < problem.head_dim_vo; dim += 32) {
+      alignas(64) BFloat narrow[32][16];
+      const BFloat* dims[32];
+      for (int i = 0; i < 32; i++) {
+        // + 0: a hidden key's probability 0 may have turned a -0 into 0.
+        store(narrow[i], load(outputs_after(o, dim / 32) + i * 16) * norm + zero());
+        dims[i] = narrow[i];
+      }
+      const Mask mask = first_lanes((problem.head_dim_vo - dim) / 2);
+      for (int half = 0; half < 16; half += 8)
+        transpose_32x8(dims, half, [&](int i, Pairs x) {
+          if (half + i < rows) store(to[half + i] + dim, x, mask);
+        });
+    }
+  }
+
+  // Rows of floats.
+  void write_partial_rows(int row, const float* o) const {
+    const int dims = 32 * scratch.dim_pairs;
+    for (int dim = 0; dim < dims; dim += 16)
+      transpose_16x16(outputs_after(o, dim / 32) + dim % 32 * 16, scratch.lines + dim, dims);
+    for (int i = 0; i < smaller(16, count - row); i++)
+      write_row<BFloat>(problem, request, work, partials, head, first + row + i,
+                        scratch.lines + i * dims, {scratch.max[row + i], scratch.sum[row + i]}, 1,
+                        gain_of(row + i));
   }
 };
 

@@ -6,16 +6,18 @@
 namespace rapt::cpu {
 namespace {
 
-// Normalises a row, adds the sink, and writes it where the work says: the output times `gain`.
-template <typename T>
-inline void write_row(const Problem& problem, const Request& request, const Work& work,
-                      const Partials& partials, int head, int row, const float* o, RowState state,
-                      float factor, float gain = 1) {
-  const int query_head = head * problem.group + row % problem.group;
-  const bool partial = work.partial >= 0;
+// What is left to do to a row's output, and its sums with the sink among them.
+struct RowEnd {
+  float norm;  // that the output must be multiplied with
+  float max, sum;
+  float lse() const { return sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2; }
+};
+
+inline RowEnd end_row(const Problem& problem, const Work& work, int head, int query_head,
+                      RowState state, float factor) {
   float max = state.max * factor, sum = state.sum;
   float weight = 1;  // of what has been summed, against the sink
-  if (problem.sinks && !partial) {
+  if (problem.sinks && work.partial < 0) {
     const float sink = problem.sinks[query_head] * kLog2E;
     const float top = larger(max, sink);
     if (top > kMinusInfinity) {
@@ -25,19 +27,35 @@ inline void write_row(const Problem& problem, const Request& request, const Work
       max = top;
     }
   }
-  const float lse = sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2;
-  float norm = sum == 0 ? 0 : weight / sum * gain;
+  float norm = sum == 0 ? 0 : weight / sum;
   if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
+  return {norm, max, sum};
+}
 
+inline void write_lse(const Problem& problem, int query_head, int64_t token, const RowEnd& end) {
+  if (problem.lse)
+    *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
+                              query_head * problem.lse_head_stride +
+                              token * problem.lse_token_stride) = end.lse();
+}
+
+// Normalises a row, adds the sink, and writes it where the work says: the output times `gain`.
+template <typename T>
+inline void write_row(const Problem& problem, const Request& request, const Work& work,
+                      const Partials& partials, int head, int row, const float* o, RowState state,
+                      float factor, float gain = 1) {
+  const int query_head = head * problem.group + row % problem.group;
+  const RowEnd end = end_row(problem, work, head, query_head, state, factor);
+  const float norm = end.norm * gain;
   const int dims = problem.head_dim_vo;
-  if (partial) {
+  if (work.partial >= 0) {
     const int64_t index = work.partial +
                           int64_t{head - work.kv_head_begin} * (work.row_end - work.row_begin) +
                           row - work.row_begin;
     float* const out = partials.out + index * partials.out_stride;
     for (int dim = 0; dim < dims; dim += kWidth)
       store(out + dim, load(o + dim) * set1(norm), first_lanes(dims - dim));
-    partials.lse[index] = lse;
+    partials.lse[index] = end.lse();
     return;
   }
   const int64_t token = request.query_start + row / problem.group;
@@ -49,10 +67,7 @@ inline void write_row(const Problem& problem, const Request& request, const Work
     store(out + dim, load(o + dim) * set1(norm) + zero());
   if (whole < dims)
     store(out + whole, load(o + whole) * set1(norm) + zero(), first_lanes(dims - whole));
-  if (problem.lse)
-    *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
-                              query_head * problem.lse_head_stride +
-                              token * problem.lse_token_stride) = lse;
+  write_lse(problem, query_head, token, end);
 }
 
 }  // namespace

@@ -68,6 +68,9 @@ inline Vec second_of_pairs(Pairs x) {
 inline void store(BFloat* p, Pairs x) {
   _mm512_storeu_si512(p, (__m512i)x);
 }
+inline void store(BFloat* p, Pairs x, Mask mask) {
+  _mm512_mask_storeu_epi32(p, mask, (__m512i)x);
+}
 // x - floor(x), in [0, 1]; 0 of an infinity.
 inline Vec fraction(Vec x) {
   return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -104,8 +107,9 @@ inline void unlace(Vec first, Vec second, Vec* in_order) {
       first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
       second);
 }
-// to[d][i] = rows[i][d] of 32 rows and 8 elements.
-inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
+// take(d, x) for d in [0, 8): x holds element `from` + d of each of 32 rows.
+template <typename Take>
+inline void transpose_32x8(const BFloat* const* rows, int from, const Take& take) {
   const auto eight = [&](int i) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
   };
@@ -127,8 +131,8 @@ inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
       r[4 * i + 2 * half + 1] = _mm512_unpackhi_epi32(t[4 * i + half], t[4 * i + half + 2]);
     }
   for (int i = 0; i < 4; i++) {
-    _mm512_storeu_si512(to + 64 * i, _mm512_unpacklo_epi64(r[i], r[i + 4]));
-    _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(r[i], r[i + 4]));
+    take(2 * i, as_pairs(_mm512_unpacklo_epi64(r[i], r[i + 4])));
+    take(2 * i + 1, as_pairs(_mm512_unpackhi_epi64(r[i], r[i + 4])));
   }
 }
 // Rows i of 16, four dwords each: result j holds their dword j.
