@@ -91,7 +91,7 @@ struct AmxRows {
   }
   // Asks for what begin_rows() and write_rows() will touch next, a share beside each step: Q of the
   // next group of rows, and the lines that O of this one goes to, which must be here to be written.
-  void look_ahead(Place at, Range keys) const {
+  RAPT_ALWAYS_INLINE void look_ahead(Place at, Range keys) const {
     const int steps = num_steps(at.row, keys);
     const int step = (at.key - seen_by(at.row, keys).begin) / kKeyGroup;
     const int next = at.row + kRowGroup;
