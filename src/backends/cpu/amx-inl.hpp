@@ -164,18 +164,29 @@ struct AmxPass : AmxRows {
     return block.key <= scratch.rows[block.row].keys.begin;
   }
 
-  // Takes a row tile's pass into the sums, repeated if the maximum of some rows was too low, or if
-  // they had seen nothing before.
+  // Takes a row tile's pass into the sums, unless some row needs another one.
   void settle(Place at, int slot, const Waiting& block, int tile, Sums sums) {
     const int row = at.row + tile * 16;
-    const Mask low = either(less(set1(kMaxGroupSum), sums.exact),
-                            less_equal(load(scratch.max + row), set1(kMinusInfinity)));
-    if (any(low)) {
-      raise(at, slot, block, tile, low);
-      sums = pass_of<1>(at, slot, block.slot, tile).finish();
-    }
+    const Mask large = less_equal(set1(kLargeShift), abs(load(scratch.max + row)));
+    if (any(either(large, too_low(row, sums)))) sums = pass_again(at, slot, block, tile);
     store(scratch.sum + row, load(scratch.sum + row) + sums.exact);
     store(scratch.rounded_sum + row, load(scratch.rounded_sum + row) + sums.rounded);
+  }
+
+  // Rows whose maximum lags too far behind for these sums, or that had seen nothing before.
+  Mask too_low(int row, const Sums& sums) const {
+    return either(less(set1(kMaxGroupSum), sums.exact),
+                  less_equal(load(scratch.max + row), set1(kMinusInfinity)));
+  }
+  Sums pass_again(Place at, int slot, const Waiting& block, int tile) {
+    const auto pass = [&] {
+      return pass_of<1>(at, slot, block.slot, tile).finish_with_large_shifts();
+    };
+    const Sums sums = pass();
+    const Mask low = too_low(at.row + tile * 16, sums);
+    if (!any(low)) return sums;
+    raise(at, slot, block, tile, low);
+    return pass();
   }
 
   // Raises those rows' maxima to the group's. They are whole numbers, so what was computed with the

@@ -26,12 +26,17 @@ struct AmxRows {
 
   void reset() {
     const int padded = round_up_to(count, kRowGroup);
-    for (int row = 0; row < padded; row++) {
-      const int real = first + smaller(row, count - 1), token = real / problem.group;
-      scratch.rows[row] = {token, head * problem.group + real % problem.group,
-                           visible_range(problem, request, work, token)};
-      scratch.max[row] = kMinusInfinity;
-      scratch.sum[row] = scratch.rounded_sum[row] = 0;
+    for (int row = 0, token = first / problem.group; row < count; token++) {
+      const Range keys = visible_range(problem, request, work, token);
+      const int end = smaller((token + 1) * problem.group - first, count);
+      for (int member = (first + row) % problem.group; row < end; row++, member++)
+        scratch.rows[row] = {token, head * problem.group + member, keys};
+    }
+    for (int row = count; row < padded; row++) scratch.rows[row] = scratch.rows[count - 1];
+    for (int row = 0; row < padded; row += kWidth) {
+      store(scratch.max + row, set1(kMinusInfinity));
+      store(scratch.sum + row, zero());
+      store(scratch.rounded_sum + row, zero());
     }
     const Range all = all_keys();
     one_chunk = all.end - all.begin / kKeyBlock * kKeyBlock <= scratch.whole;
@@ -171,7 +176,7 @@ struct AmxRows {
       const BFloat* dims[32];
       for (int i = 0; i < 32; i++) {
         // + 0: a hidden key's probability 0 may have turned a -0 into 0.
-        store(narrow[i], load(outputs_after(o, dim / 32) + i * 16) * norm + zero());
+        store(narrow[i], fma(load(outputs_after(o, dim / 32) + i * 16), norm, zero()));
         dims[i] = narrow[i];
       }
       const Mask mask = first_lanes((problem.head_dim_vo - dim) / 2);

@@ -15,6 +15,8 @@ namespace {
 
 // A shift stays while a row's exponentials of a key group sum to less: kMaxLag, for their sum.
 constexpr float kMaxGroupSum = 1 << 8;
+// From this shift on, products of score and factor are rounded visibly.
+constexpr float kLargeShift = 1 << 20;
 
 // Of a row tile's pass over a key group: the exponentials, and the same as P holds them.
 struct Sums {
@@ -39,20 +41,32 @@ class SoftmaxPass {
   // The next portion.
   RAPT_ALWAYS_INLINE void advance() {
 #pragma GCC unroll 4
-    for (int i = 0; i < kPortion; i++) take_pair();
+    for (int i = 0; i < kPortion; i++) take_pair(fused());
   }
   // After the rest.
   RAPT_ALWAYS_INLINE Sums finish() {
-    while (scores_ != end_) take_pair();
+    while (scores_ != end_) take_pair(fused());
+    return {even_ + odd_, rounded_};
+  }
+  // A pass that is right for large shifts as well. There the product is rounded before the shift is
+  // taken off, as the maximum's was when it became the shift, so that the largest score gives 1.
+  Sums finish_with_large_shifts() {
+    const Mask large = less_equal(set1(kLargeShift), abs(minus_shift_));
+    while (scores_ != end_)
+      take_pair(
+          [&](Vec score) { return select(large, score * factor_ + minus_shift_, fused()(score)); });
     return {even_ + odd_, rounded_};
   }
 
  private:
-  RAPT_ALWAYS_INLINE void take_pair() {
-    // Rounded before the shift is taken off, as the maximum was when it became the shift: of scores
-    // so large that this rounds to whole numbers, the largest must still give 1 at most.
-    const Vec x = exp2(load(scores_) * factor_ + minus_shift_);
-    const Vec y = exp2(load(scores_ + 16) * factor_ + minus_shift_);
+  auto fused() const {
+    return [this](Vec score) RAPT_ALWAYS_INLINE { return fma(score, factor_, minus_shift_); };
+  }
+  // exponent(score) is what 2 is raised to.
+  template <typename Exponent>
+  RAPT_ALWAYS_INLINE void take_pair(const Exponent& exponent) {
+    const Vec x = exp2(exponent(load(scores_)));
+    const Vec y = exp2(exponent(load(scores_ + 16)));
     even_ = even_ + x;
     odd_ = odd_ + y;
     const Pairs p = pairs_.narrow(x, y);
