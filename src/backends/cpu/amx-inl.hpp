@@ -27,6 +27,7 @@ struct AmxPass : AmxRows {
 
   int chunk = 0, chunk_end = 0;  // the keys that are packed, all or some of them
   Waiting waiting{};
+  int leaving = -1;  // rows whose O is complete: it is written before other rows' takes its place
   Accumulators tiles{};
 
   void run() {
@@ -98,30 +99,38 @@ struct AmxPass : AmxRows {
         for (int tile = 0; tile < 2; tile++) raise(here, slot, block, tile, first_lanes(kWidth));
 
       auto low = pass_of<kPortion>(here, slot, block.slot, 0);
-      if (next.row < count) score(next, slot ^ 1, low);
+      if (next.row < count)
+        score(next, slot ^ 1, low);
+      else
+        tiles.flush();
       const Sums low_sums = low.finish();
 
       // Shares of equal size, and none left when the block ends.
       const int share = (here.key % kKeyBlock / kKeyGroup + 1) * scratch.dim_pairs / kBlockGroups;
+      const int dim_pairs = ends_block ? scratch.dim_pairs : share;
+      make_room(dim_pairs);
       auto high = pass_of<kPortion>(here, slot, block.slot, 1);
-      accumulate(ends_block ? scratch.dim_pairs : share, high);
+      accumulate(dim_pairs, high);
       const Sums high_sums = high.finish();
 
       settle(here, slot, block, 0, low_sums);
       settle(here, slot, block, 1, high_sums);
       block.groups++;
       if (ends_block) {
-        end_rows(waiting);
+        leave(waiting);
         waiting = block;
         waiting.ends_rows = leaves && last_row(here.row).keys.end <= chunk_end;
         block = {next.row, next.key, 0, block.slot ^ 1};
       }
       here = next;
     }
+    tiles.flush();
+    make_room(scratch.dim_pairs);
     accumulate(scratch.dim_pairs, nothing);
     tiles.flush();
-    end_rows(waiting);
+    if (waiting.ends_rows) write_rows(waiting.row);
     waiting = {};
+    leaving = -1;
   }
 
   // S of a step, into a slot.
@@ -153,11 +162,23 @@ struct AmxPass : AmxRows {
     while (waiting.next_dim_pair < end) add(waiting.next_dim_pair++, nothing);
   }
 
-  // Writes O once it is complete: then it is in L2 at least.
-  void end_rows(const Waiting& block) {
+  // After a block's P V: if it is the last of its rows, O is complete, but for tiles that the next
+  // products push out.
+  void leave(const Waiting& block) {
+    leaving = -1;
     if (!block.ends_rows) return;
-    tiles.flush();
-    write_rows(block.row);
+    if (work.partial >= 0) {
+      tiles.flush();
+      return write_rows(block.row);
+    }
+    end_rows(block.row);
+    leaving = block.row;
+  }
+  // Writes what leaves from where accumulate() is about to put O, up to the given pair: a part in
+  // each step, which the processor can run beside products.
+  void make_room(int end) const {
+    for (int pair = waiting.next_dim_pair; pair < end && leaving >= 0; pair++)
+      write_dims(leaving, pair);
   }
   // Whether there is nothing in O yet: of keys that rows see, these are the first.
   bool is_first(const Waiting& block) const {
@@ -219,7 +240,8 @@ struct AmxPass : AmxRows {
     rescale_probabilities(block);
     if (is_first(block)) return;
     tiles.flush();
-    for (int pair = 0; pair < scratch.dim_pairs; pair++)
+    const bool begun = waiting.row == at.row && waiting.groups > 0 && is_first(waiting);
+    for (int pair = 0; pair < (begun ? waiting.next_dim_pair : scratch.dim_pairs); pair++)
       rescale(outputs_of(at.row, pair) + tile * (kHomeStride * kTileFloats), 32);
     if (waiting.row == at.row) rescale_probabilities(waiting);
   }

@@ -35,7 +35,7 @@ struct AmxScratch {
   float* scores;          // [2 row tiles][2 slots][2 key tiles]
   BFloat* probabilities;  // [2 slots][2 row tiles][kBlockGroups]
   float* outputs;         // [max_rows / 32][dim_pairs / 2][2 row tiles][2][2]
-  float* lines;           // [16][dim_pairs * 32]: rows of O on their way out
+  float* lines;           // [16][dim_pairs * 32]: rows of O on their way out as a partial result
   // [max_rows]: a row's RowState, the maximum in log2 units; the sum of its rounded probabilities.
   float *max, *sum, *rounded_sum;
   Row* rows;
@@ -119,7 +119,8 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
   for (int dim = 0; dim < dims; dim += 8) {
     BFloat* const at = to + dim / 16 * kBlockGroups * kTileElements + dim % 16 * kKeyGroup;
     if (dim < problem.head_dim_vo)
-      transpose_32x8(group.rows, dim, [&](int i, Pairs x) { store(at + i * kKeyGroup, x); });
+      transpose_32x8([&](int key) { return group.rows[key] + dim; },
+                     [&](int i, Pairs x) { store(at + i * kKeyGroup, x); });
     else
       for (int i = 0; i < 8; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
   }

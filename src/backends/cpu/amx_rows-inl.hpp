@@ -23,6 +23,9 @@ struct AmxRows {
   int head, first, count;
   ScoreRule rule;
   bool one_chunk = false;  // of all keys: Q and O are kept for one group of rows only
+  // Of a group of rows whose O is complete: what it is multiplied with, and where each row goes.
+  alignas(64) float norms[kRowGroup] = {};
+  BFloat* results[kRowGroup] = {};
 
   void reset() {
     const int padded = round_up_to(count, kRowGroup);
@@ -94,7 +97,7 @@ struct AmxRows {
       pack_query_tiles(rows + tile * 16, problem.head_dim_qk, scratch.steps,
                        queries_of(at.row) + tile * scratch.steps * kTileElements);
   }
-  // Asks for what begin_rows() and write_rows() will touch next, a share beside each step: Q of the
+  // Asks for what begin_rows() and write_dims() will touch next, a share beside each step: Q of the
   // next group of rows, and the lines that O of this one goes to, which must be here to be written.
   RAPT_ALWAYS_INLINE void look_ahead(Place at, Range keys) const {
     const int steps = num_steps(at.row, keys);
@@ -134,68 +137,70 @@ struct AmxRows {
   }
 
   // O of a group of rows to where the work says.
-  void write_rows(int group) const {
-    for (int row = group; row < smaller(group + kRowGroup, count); row += 16) {
-      const float* const o =
-          outputs_of(row, 0) + row % kRowGroup / 16 * (kHomeStride * kTileFloats);
-      if (work.partial >= 0)
-        write_partial_rows(row, o);
-      else
-        write_whole_rows(row, o);
+  void write_rows(int group) {
+    if (work.partial >= 0) return write_partial_rows(group);
+    end_rows(group);
+    for (int pair = 0; pair < scratch.dim_pairs; pair++) write_dims(group, pair);
+  }
+  // What write_dims() needs of a group of rows, and their lse.
+  void end_rows(int group) {
+    for (int tile = 0; tile < 2; tile++) {
+      const int first_row = group + tile * 16;
+      alignas(64) float sums[16], weights[16];
+      for (int i = 0; i < 16; i++) {
+        const Row& row = scratch.rows[first_row + i];
+        const RowEnd end = end_row(problem, work, row.query_head,
+                                   {scratch.max[first_row + i], scratch.sum[first_row + i]}, 1);
+        sums[i] = end.sum, weights[i] = end.weight;
+        const bool real = first_row + i < count;
+        if (problem.lse && real)
+          write_lse(problem, row.query_head, request.query_start + row.token, end);
+        results[tile * 16 + i] = real ? output(first_row + i) : nullptr;
+      }
+      const Vec sum = load(sums), own_sum = load(scratch.sum + first_row),
+                rounded = load(scratch.rounded_sum + first_row);
+      // A weighted mean needs the sum of the very weights: the gain takes their rounding out of O,
+      // so that a row with one dominant key gets its value exactly, wherever the maximum lags.
+      const Vec gain = select(less(zero(), rounded), own_sum / rounded, set1(1));
+      const Vec norm = select(less_equal(abs(sum), zero()), zero(), load(weights) / sum * gain);
+      store(norms + tile * 16, norm * set1(value_scale(problem, head)));
+    }
+  }
+  // 32 dims of a group of rows, whole lines of the result.
+  void write_dims(int group, int pair) const {
+    const int dim = pair * 32;
+    const Mask mask = first_lanes((problem.head_dim_vo - dim) / 2);
+    for (int tile = 0; tile < 2; tile++) {
+      const float* const o = outputs_of(group, pair) + tile * (kHomeStride * kTileFloats);
+      const Vec norm = load(norms + tile * 16);
+      alignas(64) BFloat narrow[32][16];
+      // + 0: a hidden key's probability 0 may have turned a -0 into 0.
+      for (int i = 0; i < 32; i += 2)
+        store_both(narrow[i], fma(load(o + i * 16), norm, zero()),
+                   fma(load(o + i * 16 + 16), norm, zero()));
+      for (int row = 0; row < 16; row += 8)
+        transpose_32x8([&](int i) { return narrow[i] + row; },
+                       [&](int i, Pairs x) {
+                         BFloat* const to = results[tile * 16 + row + i];
+                         if (to) store(to + dim, x, mask);
+                       });
     }
   }
 
  private:
-  // Of the tiles of a pair, from the first pair's on.
-  const float* outputs_after(const float* o, int dim_pair) const {
-    return o + (outputs_of(0, dim_pair) - outputs_of(0, 0));
-  }
-  // A weighted mean needs the sum of the very weights: this takes their rounding out of O, so that
-  // a row with one dominant key gets its value exactly, wherever the maximum lags.
-  float gain_of(int row) const {
-    return scratch.rounded_sum[row] > 0 ? scratch.sum[row] / scratch.rounded_sum[row] : 1.0f;
-  }
-
-  // 16 rows, 32 dims of all at a time, so that whole lines are written.
-  void write_whole_rows(int row, const float* o) const {
-    alignas(64) float norms[16];
-    BFloat* to[16];
-    const int rows = smaller(16, count - row);
-    for (int i = 0; i < rows; i++) {
-      const Row& at = scratch.rows[row + i];
-      const RowEnd end = end_row(problem, work, head, at.query_head,
-                                 {scratch.max[row + i], scratch.sum[row + i]}, 1);
-      norms[i] = end.norm * gain_of(row + i);
-      write_lse(problem, at.query_head, request.query_start + at.token, end);
-      to[i] = output(row + i);
-    }
-    for (int i = rows; i < 16; i++) norms[i] = 0;
-    const Vec norm = load(norms);
-    for (int dim = 0; dim < problem.head_dim_vo; dim += 32) {
-      alignas(64) BFloat narrow[32][16];
-      const BFloat* dims[32];
-      for (int i = 0; i < 32; i++) {
-        // + 0: a hidden key's probability 0 may have turned a -0 into 0.
-        store(narrow[i], fma(load(outputs_after(o, dim / 32) + i * 16), norm, zero()));
-        dims[i] = narrow[i];
-      }
-      const Mask mask = first_lanes((problem.head_dim_vo - dim) / 2);
-      for (int half = 0; half < 16; half += 8)
-        transpose_32x8(dims, half, [&](int i, Pairs x) {
-          if (half + i < rows) store(to[half + i] + dim, x, mask);
-        });
-    }
-  }
-
-  // Rows of floats.
-  void write_partial_rows(int row, const float* o) const {
+  void write_partial_rows(int group) const {
     const int dims = 32 * scratch.dim_pairs;
-    for (int dim = 0; dim < dims; dim += 16)
-      transpose_16x16(outputs_after(o, dim / 32) + dim % 32 * 16, scratch.lines + dim, dims);
-    for (int i = 0; i < smaller(16, count - row); i++)
-      write_row<BFloat>(problem, request, work, partials, head, first + row + i,
-                        scratch.lines + i * dims, {scratch.max[row + i], scratch.sum[row + i]}, 1,
-                        gain_of(row + i));
+    for (int row = group; row < smaller(group + kRowGroup, count); row++) {
+      if (row % 16 == 0)
+        for (int dim = 0; dim < dims; dim += 16)
+          transpose_16x16(outputs_of(row, dim / 32) +
+                              row % kRowGroup / 16 * (kHomeStride * kTileFloats) + dim % 32 * 16,
+                          scratch.lines + dim, dims);
+      const float sum = scratch.sum[row], rounded = scratch.rounded_sum[row];
+      write_row<BFloat>(problem, request, work, partials, head, first + row,
+                        scratch.lines + row % 16 * dims, {scratch.max[row], sum}, 1,
+                        rounded > 0 ? sum / rounded : 1.0f);
+    }
   }
 };
 

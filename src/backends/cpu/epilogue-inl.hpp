@@ -6,37 +6,32 @@
 namespace rapt::cpu {
 namespace {
 
-// What is left to do to a row's output, and its sums with the sink among them.
+// A row's state at its end, in log2 units, the sink included where the work is not a part.
 struct RowEnd {
-  float norm;  // that the output must be multiplied with
   float max, sum;
+  float weight;  // of what has been summed, against the sink
   float lse() const { return sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2; }
 };
 
-inline RowEnd end_row(const Problem& problem, const Work& work, int head, int query_head,
-                      RowState state, float factor) {
-  float max = state.max * factor, sum = state.sum;
-  float weight = 1;  // of what has been summed, against the sink
-  if (problem.sinks && work.partial < 0) {
-    const float sink = problem.sinks[query_head] * kLog2E;
-    const float top = larger(max, sink);
-    if (top > kMinusInfinity) {
-      weight = __builtin_exp2f(max - top);
-      // +inf takes all the weight, and inf - inf would be NaN.
-      sum = sum * weight + (sink == top ? 1 : __builtin_exp2f(sink - top));
-      max = top;
-    }
-  }
-  float norm = sum == 0 ? 0 : weight / sum;
-  if (problem.v_scale) norm *= problem.v_scale[problem.scales_per_head ? head : 0];
-  return {norm, max, sum};
+inline RowEnd end_row(const Problem& problem, const Work& work, int query_head, RowState state,
+                      float factor) {
+  const float max = state.max * factor, sum = state.sum;
+  if (!problem.sinks || work.partial >= 0) return {max, sum, 1};
+  const float sink = problem.sinks[query_head] * kLog2E;
+  const float top = larger(max, sink);
+  if (!(top > kMinusInfinity)) return {max, sum, 1};
+  const float weight = __builtin_exp2f(max - top);
+  // +inf takes all the weight, and inf - inf would be NaN.
+  return {top, sum * weight + (sink == top ? 1 : __builtin_exp2f(sink - top)), weight};
 }
 
+inline float value_scale(const Problem& problem, int head) {
+  return problem.v_scale ? problem.v_scale[problem.scales_per_head ? head : 0] : 1.0f;
+}
 inline void write_lse(const Problem& problem, int query_head, int64_t token, const RowEnd& end) {
-  if (problem.lse)
-    *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
-                              query_head * problem.lse_head_stride +
-                              token * problem.lse_token_stride) = end.lse();
+  *reinterpret_cast<float*>(reinterpret_cast<std::byte*>(problem.lse) +
+                            query_head * problem.lse_head_stride +
+                            token * problem.lse_token_stride) = end.lse();
 }
 
 // Normalises a row, adds the sink, and writes it where the work says: the output times `gain`.
@@ -45,8 +40,8 @@ inline void write_row(const Problem& problem, const Request& request, const Work
                       const Partials& partials, int head, int row, const float* o, RowState state,
                       float factor, float gain = 1) {
   const int query_head = head * problem.group + row % problem.group;
-  const RowEnd end = end_row(problem, work, head, query_head, state, factor);
-  const float norm = end.norm * gain;
+  const RowEnd end = end_row(problem, work, query_head, state, factor);
+  const float norm = (end.sum == 0 ? 0 : end.weight / end.sum * gain) * value_scale(problem, head);
   const int dims = problem.head_dim_vo;
   if (work.partial >= 0) {
     const int64_t index = work.partial +
@@ -67,7 +62,7 @@ inline void write_row(const Problem& problem, const Request& request, const Work
     store(out + dim, load(o + dim) * set1(norm) + zero());
   if (whole < dims)
     store(out + whole, load(o + whole) * set1(norm) + zero(), first_lanes(dims - whole));
-  write_lse(problem, query_head, token, end);
+  if (problem.lse) write_lse(problem, query_head, token, end);
 }
 
 }  // namespace

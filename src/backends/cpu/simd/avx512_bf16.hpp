@@ -32,6 +32,14 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+// The same, subnormals and all. Where none turned into zero, and few values are, it is short.
+inline void store_both(BFloat* p, Vec low, Vec high) {
+  const __m512i narrowed = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  if (_mm512_testn_epi16_mask(narrowed, _mm512_set1_epi16(0x7fff)) == 0)
+    return _mm512_storeu_si512(p, narrowed);
+  store(p, low);
+  store(p + kWidth, high);
+}
 // The same value, which the compiler must keep: in loops around asm it would build constants anew.
 inline Vec kept(Vec x) {
   asm("" : "+v"(x));
@@ -107,11 +115,11 @@ inline void unlace(Vec first, Vec second, Vec* in_order) {
       first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
       second);
 }
-// take(d, x) for d in [0, 8): x holds element `from` + d of each of 32 rows.
-template <typename Take>
-inline void transpose_32x8(const BFloat* const* rows, int from, const Take& take) {
+// take(d, x) for d in [0, 8): x holds row(i)[d] of 32 rows i.
+template <typename Row, typename Take>
+inline void transpose_32x8(const Row& row, const Take& take) {
   const auto eight = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(i)));
   };
   // Quarter q of a vector: rows 8q to 8q + 7. Loads with a mask spare the port of the shuffles.
   __m512i r[8], t[8];
