@@ -119,8 +119,7 @@ inline void pack_value_tiles(const Problem& problem, const Request& request, int
   for (int dim = 0; dim < dims; dim += 8) {
     BFloat* const at = to + dim / 16 * kBlockGroups * kTileElements + dim % 16 * kKeyGroup;
     if (dim < problem.head_dim_vo)
-      transpose_32x8([&](int key) { return group.rows[key] + dim; },
-                     [&](int i, Pairs x) { store(at + i * kKeyGroup, x); });
+      transpose_32x8(group.rows, dim, at);
     else
       for (int i = 0; i < 8; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
   }

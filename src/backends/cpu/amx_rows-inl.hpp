@@ -100,12 +100,14 @@ struct AmxRows {
   // Asks for what begin_rows() and write_dims() will touch next, a share beside each step: Q of the
   // next group of rows, and the lines that O of this one goes to, which must be here to be written.
   RAPT_ALWAYS_INLINE void look_ahead(Place at, Range keys) const {
-    const int steps = num_steps(at.row, keys);
-    const int step = (at.key - seen_by(at.row, keys).begin) / kKeyGroup;
+    // The last step is too late to ask.
+    const int shares = larger(num_steps(at.row, keys) - 1, 1);
+    const int share = (at.key - seen_by(at.row, keys).begin) / kKeyGroup;
     const int next = at.row + kRowGroup;
     const bool begins_next = next < count && keys.begin <= scratch.rows[next].keys.begin;
     const bool ends_this = last_row(at.row).keys.end <= keys.end && work.partial < 0;
-    for (int i = kRowGroup * step / steps; i < kRowGroup * (step + 1) / steps; i++) {
+    const int end = smaller(kRowGroup * (share + 1) / shares, kRowGroup);
+    for (int i = kRowGroup * share / shares; i < end; i++) {
       if (begins_next) prefetch(query(next + i), 2 * problem.head_dim_qk);
       if (ends_this) prefetch_for_write(output(at.row + i), 2 * problem.head_dim_vo);
     }
@@ -168,22 +170,20 @@ struct AmxRows {
   }
   // 32 dims of a group of rows, whole lines of the result.
   void write_dims(int group, int pair) const {
-    const int dim = pair * 32;
-    const Mask mask = first_lanes((problem.head_dim_vo - dim) / 2);
-    for (int tile = 0; tile < 2; tile++) {
-      const float* const o = outputs_of(group, pair) + tile * (kHomeStride * kTileFloats);
-      const Vec norm = load(norms + tile * 16);
-      alignas(64) BFloat narrow[32][16];
-      // + 0: a hidden key's probability 0 may have turned a -0 into 0.
-      for (int i = 0; i < 32; i += 2)
-        store_both(narrow[i], fma(load(o + i * 16), norm, zero()),
-                   fma(load(o + i * 16 + 16), norm, zero()));
-      for (int row = 0; row < 16; row += 8)
-        transpose_32x8([&](int i) { return narrow[i] + row; },
-                       [&](int i, Pairs x) {
-                         BFloat* const to = results[tile * 16 + row + i];
-                         if (to) store(to + dim, x, mask);
-                       });
+    const int dim = pair * 32, dims = smaller(problem.head_dim_vo - dim, 32);
+    for (int row = 0; row < kRowGroup; row += 4) {
+      const float* const o =
+          outputs_of(group, pair) + row / 16 * (kHomeStride * kTileFloats) + row % 16;
+      Vec low[4], high[4];  // dims of four rows
+      transpose_16x4(o, low);
+      transpose_16x4(o + kTileFloats, high);
+      for (int i = 0; i < 4; i++) {
+        if (!results[row + i]) return;
+        // + 0: a hidden key's probability 0 may have turned a -0 into 0.
+        const Vec norm = set1(norms[row + i]);
+        store_narrowed(results[row + i] + dim, fma(low[i], norm, zero()),
+                       fma(high[i], norm, zero()), dims);
+      }
     }
   }
 

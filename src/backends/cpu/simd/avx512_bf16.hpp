@@ -32,13 +32,13 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
-// The same, subnormals and all. Where none turned into zero, and few values are, it is short.
-inline void store_both(BFloat* p, Vec low, Vec high) {
+// The first num_elements of the same, subnormals and all. Only what became zero can have been one.
+inline void store_narrowed(BFloat* p, Vec low, Vec high, int num_elements) {
   const __m512i narrowed = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-  if (_mm512_testn_epi16_mask(narrowed, _mm512_set1_epi16(0x7fff)) == 0)
+  if (num_elements == 32 && _mm512_testn_epi16_mask(narrowed, _mm512_set1_epi16(0x7fff)) == 0)
     return _mm512_storeu_si512(p, narrowed);
-  store(p, low);
-  store(p + kWidth, high);
+  store(p, low, first_lanes(num_elements));
+  store(p + kWidth, high, first_lanes(num_elements - kWidth));
 }
 // The same value, which the compiler must keep: in loops around asm it would build constants anew.
 inline Vec kept(Vec x) {
@@ -76,9 +76,6 @@ inline Vec second_of_pairs(Pairs x) {
 inline void store(BFloat* p, Pairs x) {
   _mm512_storeu_si512(p, (__m512i)x);
 }
-inline void store(BFloat* p, Pairs x, Mask mask) {
-  _mm512_mask_storeu_epi32(p, mask, (__m512i)x);
-}
 // x - floor(x), in [0, 1]; 0 of an infinity.
 inline Vec fraction(Vec x) {
   return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -115,11 +112,10 @@ inline void unlace(Vec first, Vec second, Vec* in_order) {
       first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
       second);
 }
-// take(d, x) for d in [0, 8): x holds row(i)[d] of 32 rows i.
-template <typename Row, typename Take>
-inline void transpose_32x8(const Row& row, const Take& take) {
+// to[d][i] = rows[i][d] of 32 rows and 8 elements.
+inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
   const auto eight = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(i)));
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + from));
   };
   // Quarter q of a vector: rows 8q to 8q + 7. Loads with a mask spare the port of the shuffles.
   __m512i r[8], t[8];
@@ -139,8 +135,8 @@ inline void transpose_32x8(const Row& row, const Take& take) {
       r[4 * i + 2 * half + 1] = _mm512_unpackhi_epi32(t[4 * i + half], t[4 * i + half + 2]);
     }
   for (int i = 0; i < 4; i++) {
-    take(2 * i, as_pairs(_mm512_unpacklo_epi64(r[i], r[i + 4])));
-    take(2 * i + 1, as_pairs(_mm512_unpackhi_epi64(r[i], r[i + 4])));
+    _mm512_storeu_si512(to + 64 * i, _mm512_unpacklo_epi64(r[i], r[i + 4]));
+    _mm512_storeu_si512(to + 64 * i + 32, _mm512_unpackhi_epi64(r[i], r[i + 4]));
   }
 }
 // Rows i of 16, four dwords each: result j holds their dword j.
@@ -171,12 +167,18 @@ inline void transpose_pairs(const BFloat* const* rows, int from, BFloat* to) {
   transpose_16x4([&](int i) { return rows[i] + from; }, r);
   for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + 32 * i, r[i]);
 }
+// columns[j]: from[16 i + j] of 16 rows i.
+inline void transpose_16x4(const float* from, Vec (&columns)[4]) {
+  __m512i r[4];
+  transpose_16x4([&](int i) { return from + i * 16; }, r);
+  for (int i = 0; i < 4; i++) columns[i] = _mm512_castsi512_ps(r[i]);
+}
 // to[j][i] = from[i][j]; rows of `to` are `stride` apart.
 inline void transpose_16x16(const float* from, float* to, int stride) {
   for (int j = 0; j < 16; j += 4) {
-    __m512i r[4];
-    transpose_16x4([&](int i) { return from + i * 16 + j; }, r);
-    for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + (j + i) * stride, r[i]);
+    Vec columns[4];
+    transpose_16x4(from + j, columns);
+    for (int i = 0; i < 4; i++) store(to + (j + i) * stride, columns[i]);
   }
 }
 // Lane i holds the pair low[i], high[i] as bits; zeros outside the mask.
