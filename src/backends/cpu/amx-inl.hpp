@@ -78,6 +78,13 @@ struct AmxPass : AmxRows {
     return first_step(here.row + kRowGroup, keys);
   }
 
+  // After the last scores of a group of rows: the next group's Q takes the place of theirs.
+  void follow(Place at, Range keys) {
+    if (at.key + kKeyGroup < seen_by(at.row, keys).end) return;
+    const Place next = first_step(at.row + kRowGroup, keys);
+    if (next.row < count) begin_rows(next);
+  }
+
   // All rows against the packed chunk.
   template <int kPortion>
   void attend(Range keys) {
@@ -86,13 +93,13 @@ struct AmxPass : AmxRows {
     if (here.row < count) {
       begin_rows(here);
       score(here, 0, nothing);
+      follow(here, keys);
     }
     tiles.flush();
     Waiting block{here.row, here.key};  // that is being filled
     for (int slot = 0; here.row < count; slot ^= 1) {
       const Place next = step_after(here, keys);
       const bool leaves = next.row != here.row, ends_block = leaves || next.key % kKeyBlock == 0;
-      if (leaves && next.row < count) begin_rows(next);
       look_ahead(here, keys);
       apply_rules(here, slot);
       if (begins_rows(here))
@@ -104,6 +111,7 @@ struct AmxPass : AmxRows {
       else
         tiles.flush();
       const Sums low_sums = low.finish();
+      if (next.row < count) follow(next, keys);
 
       // Shares of equal size, and none left when the block ends.
       const int share = (here.key % kKeyBlock / kKeyGroup + 1) * scratch.dim_pairs / kBlockGroups;

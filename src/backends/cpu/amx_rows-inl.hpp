@@ -100,8 +100,8 @@ struct AmxRows {
   // Asks for what begin_rows() and write_dims() will touch next, a share beside each step: Q of the
   // next group of rows, and the lines that O of this one goes to, which must be here to be written.
   RAPT_ALWAYS_INLINE void look_ahead(Place at, Range keys) const {
-    // The last step is too late to ask.
-    const int shares = larger(num_steps(at.row, keys) - 1, 1);
+    // Q is packed in the last step but one.
+    const int shares = larger(num_steps(at.row, keys) - 2, 1);
     const int share = (at.key - seen_by(at.row, keys).begin) / kKeyGroup;
     const int next = at.row + kRowGroup;
     const bool begins_next = next < count && keys.begin <= scratch.rows[next].keys.begin;
