@@ -166,7 +166,8 @@ cpu::Problem KernelTensors::problem() const {
   const int64_t v_row = (case_.head_dim_vo + kPadding) * element_bytes_;
   cpu::Problem p{};
   p.q = q_.data(), p.k = k_.data(), p.v = v_.data();
-  p.out = const_cast<std::byte*>(out_.data()), p.lse = const_cast<float*>(lse_.data());
+  p.out = const_cast<std::byte*>(out_.data());
+  p.lse = case_.wants_lse ? const_cast<float*>(lse_.data()) : nullptr;
   p.q_head_stride = k_row, p.q_token_stride = hq * k_row;
   p.k_head_stride = k_row, p.k_token_stride = hkv * k_row;
   p.k_page_stride = case_.page_size * p.k_token_stride;

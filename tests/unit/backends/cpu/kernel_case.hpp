@@ -21,6 +21,7 @@ struct KernelCase {
   float scale = 0;  // 0: head_dim_qk^-0.5
   float softcap = 0;
   bool alibi = false, sinks = false, custom_mask = false, scales = false;
+  bool wants_lse = true;
   float spread = 1;  // standard deviation of q and k
   uint32_t seed = 1;
 

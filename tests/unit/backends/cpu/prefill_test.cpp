@@ -217,6 +217,25 @@ TEST_P(Prefill, gives_a_row_the_same_bits_in_any_company) {
   }
 }
 
+TEST_P(Prefill, writes_the_same_output_where_no_lse_is_wanted) {
+  for (DType dtype : kDTypes)
+    for (bool sinks : {false, true})
+      for (float spread : {1.0f, 4.0f}) {
+        KernelCase c{.dtype = dtype,
+                     .group = 2,
+                     .query_len = 90,
+                     .kv_len = 700,
+                     .sinks = sinks,
+                     .spread = spread};
+        KernelTensors with(c);
+        run_prefill(kernels(), with);
+        c.wants_lse = false;
+        KernelTensors without(c);
+        run_prefill(kernels(), without);
+        EXPECT_EQ(with.out_bytes(), without.out_bytes()) << c.describe();
+      }
+}
+
 // Parts of the keys, merged in fp64, are the whole.
 TEST_P(Prefill, writes_partial_states_that_merge) {
   for (DType dtype : kDTypes) {
