@@ -23,8 +23,9 @@ constexpr double kMaxRangesPerThread = 8;
 constexpr double kMinPieceToPartial = 4;
 // The prefill kernel's block of rows: tiles are a multiple of it.
 constexpr int64_t kMinTileRows = 96;
-// A prefill unit stays whole up to so many targets: its pieces would each pack keys, and be merged.
-constexpr double kWholeUnit = 1.5;
+// Keys of a prefill unit are cut only where whole units would leave threads idle for more than this
+// share of the time, and then those of so many targets: pieces are merged.
+constexpr double kMaxIdle = 0.1, kWholeUnit = 1.5;
 // Pieces begin at absolute multiples of at least this many keys, the longest block of a kernel.
 constexpr int64_t kKeyAlign = 64;
 // Kernels number rows in 32 bits, and round a number up to the end of its block.
@@ -115,13 +116,14 @@ class Planner {
  public:
   Planner(const Costs& costs, WorkList& list) : costs_(costs), list_(list) {}
 
-  // Units of one request, none much longer than `target` if that can be had without cutting keys.
-  void add_units(const Lengths& lengths, double target) {
+  // Units of one request: of decode none much longer than `target` if that can be had without
+  // cutting keys, of prefill for threads that have `thread_ns` of work each.
+  void add_units(const Lengths& lengths, double target, double thread_ns) {
     if (lengths.rows == 0) return;
     if (lengths.phase == Phase::kDecode)
       add_decode_units(lengths, target);
     else
-      add_prefill_units(lengths, target);
+      add_prefill_units(lengths, thread_ns);
   }
 
   // Cuts unit i, which lies at [position, position + ns) of a line, at the line's multiples of
@@ -178,15 +180,35 @@ class Planner {
                lengths.rows, static_cast<double>(keys.size()));
   }
 
-  void add_prefill_units(const Lengths& lengths, double target) {
-    const double row_ns = costs_.row_ns * mean_keys(costs_, lengths, 0, lengths.rows);
-    const double rows_of_target = std::max(target / std::max(row_ns, 1e-3), 1.0);
+  // Threads wait for the last unit, and differ in speed: shares of the time that this takes with so
+  // many units for each of them.
+  static double most_units(double mean) { return std::ceil(mean - 1e-6); }
+  static double idle_share(double units) { return most_units(units) / units - 1; }
+  static double spread_share(double units) { return kSpeedSpread / most_units(units); }
+
+  // For each KV head: a tile more packs all keys once more, but units fill the threads better.
+  int64_t choose_num_tiles(const Lengths& lengths, int64_t least, int64_t most,
+                           double thread_ns) const {
+    const double pack_ns = kCallNs + costs_.pack_ns * static_cast<double>(lengths.keys.size());
+    const double head_ns = lengths.ns / static_cast<double>(costs_.heads);
+    int64_t best = least;
+    double best_cost = std::numeric_limits<double>::infinity(), units = 0;
+    for (int64_t tiles = least; tiles <= most && units < kMaxRangesPerThread; tiles++) {
+      units = thread_ns * static_cast<double>(tiles) / head_ns;
+      const double cost =
+          static_cast<double>(tiles) * pack_ns / head_ns + idle_share(units) + spread_share(units);
+      if (cost < best_cost) best = tiles, best_cost = cost;
+    }
+    return best;
+  }
+
+  void add_prefill_units(const Lengths& lengths, double thread_ns) {
     const int64_t block = std::min(kMinTileRows, costs_.max_tile_rows);
-    const int64_t most = costs_.max_tile_rows / block * block;
-    const auto wanted =
-        static_cast<int64_t>(std::round(static_cast<double>(lengths.rows) / rows_of_target));
-    const int64_t num_tiles =
-        std::clamp(wanted, ceil_div(lengths.rows, most), ceil_div(lengths.rows, block));
+    const int64_t longest = costs_.max_tile_rows / block * block;
+    const int64_t num_tiles = choose_num_tiles(lengths, ceil_div(lengths.rows, longest),
+                                               ceil_div(lengths.rows, block), thread_ns);
+    const double units = thread_ns * static_cast<double>(costs_.heads * num_tiles) / lengths.ns;
+    const bool whole = idle_share(units) <= kMaxIdle;
     // Tiles of one size, to a block: each packs all its keys, also one that would be a small rest.
     const auto end_of = [&](int64_t tiles) {
       return std::min(round_up(lengths.rows * tiles / num_tiles, block), lengths.rows);
@@ -196,12 +218,12 @@ class Planner {
         const int64_t row = end_of(tile), row_end = end_of(tile + 1);
         if (row < row_end)
           add_unit(lengths, all_keys(costs_, lengths, row, row_end), head, head + 1, row, row_end,
-                   mean_keys(costs_, lengths, row, row_end));
+                   mean_keys(costs_, lengths, row, row_end), whole);
       }
   }
 
   void add_unit(const Lengths& lengths, KeyRange keys, int64_t head_begin, int64_t head_end,
-                int64_t row_begin, int64_t row_end, double mean) {
+                int64_t row_begin, int64_t row_end, double mean, bool whole = false) {
     const int64_t heads = head_end - head_begin, rows = row_end - row_begin;
     const double key_ns = costs_.key_ns(lengths.phase, rows);
     list_.units.push_back({
@@ -215,7 +237,8 @@ class Planner {
                  .phase = lengths.phase,
                  .partial = -1},
         .ns = kCallNs + mean * static_cast<double>(heads) * key_ns,
-        .min_piece_keys = min_piece_keys(heads, rows, key_ns),
+        .min_piece_keys =
+            whole ? std::numeric_limits<double>::infinity() : min_piece_keys(heads, rows, key_ns),
     });
   }
 
@@ -307,12 +330,15 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& mac
   double request_position = 0;
   int64_t last_range = -1;
   for (const Lengths& lengths : list.lengths) {
-    const double target = spec.batch_invariant
-                              ? lengths.ns / static_cast<double>(choose_num_ranges(
-                                                 costs, lengths.ns, kNominalThreads))
-                              : range_ns;
+    // As if alone on the nominal machine, or with the whole step on this one.
+    double target = range_ns, thread_ns = total / machine.num_threads;
+    if (spec.batch_invariant) {
+      target =
+          lengths.ns / static_cast<double>(choose_num_ranges(costs, lengths.ns, kNominalThreads));
+      thread_ns = lengths.ns / kNominalThreads;
+    }
     list.units.clear();
-    planner.add_units(lengths, target);
+    planner.add_units(lengths, target, thread_ns);
     double position = request_position;
     for (const WorkList::Unit& unit : list.units) {
       const double line = spec.batch_invariant ? position - request_position : position;

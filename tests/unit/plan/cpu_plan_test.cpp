@@ -319,6 +319,26 @@ TEST(CpuPlan, prefill_works_are_of_one_size) {
     }
 }
 
+// A tile more of each of 8 heads packs their keys once more: it must be worth it.
+TEST(CpuPlan, prefill_tiles_fill_the_threads_and_are_no_more_than_that) {
+  for (auto [threads, works] :
+       {std::pair{1, 8}, {2, 8}, {4, 8}, {8, 8}, {16, 16}, {3, 24}, {12, 24}}) {
+    Lengths lengths;
+    lengths.add(512, 2048);
+    AttentionSpec spec = spec_of(8, 4, 128);
+    spec.dtype = DType::kBFloat16;
+    Machine machine;
+    machine.num_threads = threads;
+    machine.max_prefill_rows = 2304;
+    machine.flops_per_ns = 700;
+    WorkList list;
+    plan_work(lengths.batch(), spec, machine, list);
+    EXPECT_EQ(list.works.size(), static_cast<size_t>(works)) << threads << " threads";
+    EXPECT_EQ(list.num_partial_rows, 0);
+    EXPECT_GE(list.num_ranges(), threads);
+  }
+}
+
 TEST(CpuPlan, heads_are_parted_where_keys_are_few) {
   Lengths lengths;
   lengths.add(1, 60);
