@@ -236,6 +236,19 @@ TEST_P(Prefill, writes_the_same_output_where_no_lse_is_wanted) {
       }
 }
 
+// Head dims so large that the packed keys are several chunks, with O of many rows between them.
+TEST_P(Prefill, passes_over_many_keys_chunk_by_chunk) {
+  for (int64_t window_left : {-1, 400})
+    for (float spread : {0.3f, 2.0f})
+      expect_reference({.group = 2,
+                        .head_dim_qk = 512,
+                        .head_dim_vo = 512,
+                        .query_len = 40,
+                        .kv_len = 1300,
+                        .window_left = window_left,
+                        .spread = spread});
+}
+
 // Parts of the keys, merged in fp64, are the whole.
 TEST_P(Prefill, writes_partial_states_that_merge) {
   for (DType dtype : kDTypes) {
