@@ -172,34 +172,38 @@ TEST(WindowSinks, E05_a_sink_joins_the_denominator_once) {
   }
 }
 
-// The mask shows the last 7 keys alone, which no plan can know: all splits but the last are empty.
+// The mask shows the last keys alone, which no plan can know: all splits but the last are empty, or
+// all of them.
 TEST(WindowSinks, E05_a_sink_joins_once_however_many_splits_are_empty) {
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
     for (int32_t query_len : {1, 40})
-      for (float softcap : {0.0f, 5.0f}) {
-        Problem problem{.spec = make_spec(dtype, 4, 2, 64), .requests = {{query_len, 8192}}};
-        problem.spec.softcap = softcap;
-        problem.spec.causal = false;
-        problem.spec.sinks = problem.spec.custom_mask = true;
-        problem.sinks = std::vector<float>(4, 0);
-        problem.mask = [](int64_t, int64_t, int64_t j) { return j >= 8192 - 7; };
-        problem.k = constant(0);
-        problem.v = constant(1);
-        Tensors tensors(problem);
-        bool cut = false;
-        auto claim = [&](const Outcome& outcome) {
-          for (float value : outcome.out) ASSERT_NEAR(value, 0.875, 1e-6);  // twice: 7 / 9
-          for (float value : outcome.lse) ASSERT_NEAR(value, std::log(8.0), 1e-6);
-          cut |= outcome.plan.find("splits merged") != std::string::npos &&
-                 outcome.plan.find(" 0 splits merged") == std::string::npos;
-        };
-        on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
-          claim(outcome);
-          for (int32_t num_threads : {4, 8})
-            claim(run(tensors, {backend.name, backend.isa, num_threads}));
-        });
-        EXPECT_TRUE(cut) << "no plan had splits";
-      }
+      for (int num_visible : {7, 0})
+        for (float softcap : {0.0f, 5.0f}) {
+          Problem problem{.spec = make_spec(dtype, 4, 2, 64), .requests = {{query_len, 8192}}};
+          problem.spec.softcap = softcap;
+          problem.spec.causal = false;
+          problem.spec.sinks = problem.spec.custom_mask = true;
+          problem.sinks = std::vector<float>(4, -0.5f);
+          problem.mask = [=](int64_t, int64_t, int64_t j) { return j >= 8192 - num_visible; };
+          problem.k = constant(0);
+          problem.v = constant(1);
+          Tensors tensors(problem);
+          const double denominator = num_visible + std::exp(-0.5);  // a sink twice: far off
+          bool cut = false;
+          auto claim = [&](const Outcome& outcome) {
+            for (float value : outcome.out)
+              ASSERT_NEAR(value, num_visible / denominator, num_visible == 0 ? 0 : 4e-3);
+            for (float value : outcome.lse) ASSERT_NEAR(value, std::log(denominator), 1e-6);
+            cut |= outcome.plan.find("splits merged") != std::string::npos &&
+                   outcome.plan.find(" 0 splits merged") == std::string::npos;
+          };
+          on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
+            claim(outcome);
+            for (int32_t num_threads : {4, 8})
+              claim(run(tensors, {backend.name, backend.isa, num_threads}));
+          });
+          EXPECT_TRUE(cut) << "no plan had splits";
+        }
 }
 
 // The limits of large sinks: one takes all the weight, the other none.
