@@ -171,6 +171,9 @@ Expected expect(const Problem& problem, const Values& values) {
       2 * expected.lowprec_error + unit_roundoff(spec.dtype) * value + score_rounding * value;
   expected.lse_bound = 2 * lse_error + score_rounding;
   if (spec.dtype != DType::kFloat32) expected.lse_bound += unit_roundoff(spec.dtype) / 1024;
+  // The AMX kernel's exponentials, and so their sum, are within 9e-5 (amx_softmax-inl.hpp).
+  if (spec.dtype == DType::kBFloat16 && host_isas().back() == CpuIsa::kAmxBf16)
+    expected.lse_bound += 1e-4;
   return expected;
 }
 

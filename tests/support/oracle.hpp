@@ -6,8 +6,8 @@
 // |v|, the magnitude that P * V sums have. lowprec is softmax(Q K) V with fp32 sums and P rounded
 // to the dtype. To both bounds a few fp32 roundings of the scores are added, for in fp32, and for
 // the lse, lowprec may be lucky in a whole (small) problem; the lse of a 16-bit dtype may be off by
-// another 1/1024 of its roundoff, for an exp whose results are rounded to it. NaN, infinities and
-// rows without keys must agree exactly.
+// another 1/1024 of its roundoff, for an exp whose results are rounded to it, and on a processor
+// with AMX that of bf16 by another 1e-4. NaN, infinities and rows without keys must agree exactly.
 #pragma once
 
 #include <string>
