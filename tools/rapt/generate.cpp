@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "console.hpp"
 #include "llm/engine/engine.hpp"
+#include "llm/model/gguf.hpp"
 #include "llm/tokenizer/tokenizer.hpp"
 #include "options.hpp"
 #include "rapt/rapt.hpp"
@@ -41,7 +42,15 @@ std::string tokenizer_path(const Options& options) {
   const fs::path model(options.model);
   if (model.extension() == ".safetensors")
     return model.parent_path().empty() ? "." : model.parent_path();
-  if (model.extension() != ".bin") return options.model;
+  if (model.extension() != ".bin") {
+    if (fs::is_regular_file(model) &&
+        !llm::GgufFile::recognises(llm::MappedFile(options.model).view().bytes))
+      refuse("--model " + options.model +
+                 ": does not begin with GGUF, and is named neither .bin (llama2.c) nor "
+                 ".safetensors",
+             rapt::ErrorCode::kIo);
+    return options.model;
+  }
   for (const char* name : {"tok512.bin", "tokenizer.bin"})
     if (fs::exists(model.parent_path() / name)) return model.parent_path() / name;
   refuse(options.model +

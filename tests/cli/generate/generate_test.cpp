@@ -202,6 +202,8 @@ TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {
   const std::string tokenizer = read_file(kFolder + "tok512.bin");
   std::ofstream(path("short.tok"), std::ios::binary) << tokenizer.substr(0, tokenizer.size() / 2);
   expect_refusal(kBin + "--tokenizer " + path("short.tok"), "short.tok");
+  std::ofstream(path("text.gguf")) << "no model";
+  expect_refusal("--model " + path("text.gguf"), "does not begin with GGUF");
   std::ofstream(path("empty.bin"));
   expect_refusal("--model " + path("empty.bin") + " --tokenizer " + kFolder + "tok512.bin",
                  "empty.bin");
