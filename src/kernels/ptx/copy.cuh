@@ -1,0 +1,101 @@
+// Loads, stores and asynchronous copies. Addresses are multiples of the bytes that an instruction
+// moves.
+#pragma once
+#include "ptx/types.cuh"
+
+namespace rapt::device {
+
+// PTX ISA, cp.async.cg: global to shared memory past L1. `bytes` of the 16 are read, 0 to 16, the
+// rest becomes zero; global memory is not touched if bytes is 0, but the address must be a valid
+// one's form. The bytes may be read after copy_async_wait() by this thread, by others after a
+// barrier that follows it.
+DEVICE void copy_async_16(u32 shared, const void* global, u32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes)
+               : "memory");
+}
+// PTX ISA, cp.async.commit_group: the copies since the last one become a group.
+DEVICE void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// PTX ISA, cp.async.wait_group: until at most the kPending youngest groups of this thread are in
+// flight.
+template <int kPending>
+DEVICE void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// PTX ISA, ld.shared and st.shared.
+DEVICE Quad load_shared_16(u32 shared) {
+  Quad q;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+               : "r"(shared)
+               : "memory");
+  return q;
+}
+DEVICE u32 load_shared_4(u32 shared) {
+  u32 value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(shared) : "memory");
+  return value;
+}
+DEVICE void store_shared_16(u32 shared, Quad q) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(q.x), "r"(q.y),
+               "r"(q.z), "r"(q.w)
+               : "memory");
+}
+DEVICE void store_shared_4(u32 shared, u32 value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");
+}
+
+// PTX ISA, ld.global.nc: what no thread writes while the kernel runs.
+DEVICE Quad load_global_16(const void* p) {
+  Quad q;
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+      : "l"(__cvta_generic_to_global(p)));
+  return q;
+}
+DEVICE int load_global_i32(const void* p) {
+  int value;
+  asm("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(p)));
+  return value;
+}
+DEVICE float load_global_f32(const void* p) {
+  float value;
+  asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(p)));
+  return value;
+}
+
+// PTX ISA, ld.global: what other blocks wrote, once an atomic and fences order it (atomic.cuh).
+DEVICE Quad load_coherent_16(const void* p) {
+  Quad q;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return q;
+}
+DEVICE float load_coherent_f32(const void* p) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];"
+               : "=f"(value)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return value;
+}
+
+// PTX ISA, st.global.
+DEVICE void store_global_16(void* p, Quad q) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+               "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w)
+               : "memory");
+}
+DEVICE void store_global_4(void* p, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(value) : "memory");
+}
+DEVICE void store_global_f32(void* p, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "f"(value) : "memory");
+}
+
+}  // namespace rapt::device
