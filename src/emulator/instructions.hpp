@@ -1,0 +1,51 @@
+// The emulated instructions, as the wrappers in ptx/ call them. Addresses of shared memory are
+// those of shared_address(). Each takes the line it stands in, for reports.
+#pragma once
+
+#include <cstdint>
+
+#include "emulator/access.hpp"
+
+namespace rapt::emulator {
+
+struct Indices {
+  uint32_t thread;
+  uint32_t block_x, block_y, block_z;
+  uint32_t grid_x;
+};
+Indices indices();
+
+// Meetings of a warp's lanes (meeting.cpp).
+uint32_t shuffle(uint32_t value, uint32_t source_lane, Location at);
+bool any_lane(bool predicate, Location at);
+void sync_warp(Location at);
+
+// Barriers of a block's threads (barrier.cpp): all threads, or a number of them.
+void sync_block(Location at);
+void sync_named(uint32_t id, uint32_t threads, Location at);
+
+// Loads and stores (memory_access.cpp). bytes is 4 or 16.
+void* shared_base();
+uint32_t shared_address(const void* p);
+void load_shared(uint32_t address, void* to, uint32_t bytes, Location at);
+void store_shared(uint32_t address, const void* from, uint32_t bytes, Location at);
+void load_global(const void* p, void* to, uint32_t bytes, bool read_only, Location at);
+void store_global(void* p, const void* from, uint32_t bytes, Location at);
+
+// Asynchronous copies (copy_async.cpp).
+void copy_async_16(uint32_t shared, const void* global, uint32_t bytes, Location at);
+void copy_async_commit(Location at);
+void copy_async_wait(uint32_t pending, Location at);
+
+// Matrices (load_matrices.cpp, multiply.cpp).
+void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location at);
+enum class ElementType { kBf16, kF16 };
+// d[16 x 8 fragments] += a[16 x 16] b[16 x 8 fragments], as that many products of mma.m16n8k16.
+void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uint32_t (*b)[2],
+              int fragments, Location at);
+
+// Between blocks (atomic.cpp).
+uint32_t atomic_add(uint32_t* p, uint32_t value, Location at);
+void fence_device(Location at);
+
+}  // namespace rapt::emulator

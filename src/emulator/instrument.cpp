@@ -1,0 +1,83 @@
+// Ordinary loads and stores of device text. The compiler's -fsanitize=thread puts a call before
+// each; here they are not ThreadSanitizer's but ours. They go to the thread's own stack, to shared
+// memory or to allocations, and are checked there like the emulated instructions'; loads may also
+// go elsewhere, since device text is called with parameters that live on the host's stack.
+#include "core/check.hpp"
+#include "emulator/order.hpp"
+
+namespace rapt::emulator {
+
+static void check_access(const void* p, size_t bytes, bool write) {
+  // Functions that device text shares with the emulator, such as those of the standard library, may
+  // be linked in their instrumented form: what instructions do is not device text's.
+  if (!self || self->in_instruction) return;
+  Thread& t = *self;
+  const Block& block = *t.block;
+  const char* at = static_cast<const char*>(p);
+  if (at >= block.stacks->bottom(t.index) && at < block.stacks->top(t.index)) return;
+  if (at >= block.shared && at < block.shared_pages.end()) {
+    const auto offset = static_cast<uint32_t>(at - block.shared);
+    if (offset + bytes > grid->shape.shared_bytes) {
+      t.now.ordinary = true;
+      fail_in(t, concat("byte ", offset, " is outside the ", grid->shape.shared_bytes,
+                        " bytes of shared memory"));
+    }
+    check_shared_access(t, kSharedBase + offset, static_cast<uint32_t>(bytes), write, true);
+    return;
+  }
+  if (const Allocation* allocation = grid->memory.find(p)) {
+    if (at + bytes <= allocation->end) {
+      check_global_access(t, *allocation, p, static_cast<uint32_t>(bytes),
+                          write ? GlobalAccess::kStore : GlobalAccess::kLoad, true);
+      return;
+    }
+  } else if (!write) {
+    return;
+  }
+  t.now.ordinary = true;
+  fail_in(t, concat(write ? "stores " : "loads ", bytes, " bytes at ", grid->memory.describe(p),
+                    ", not inside its stack, shared memory or an allocation"));
+}
+
+}  // namespace rapt::emulator
+
+extern "C" {
+using rapt::emulator::check_access;
+
+#define RAPT_EMULATOR_HOOKS(bytes)              \
+  void __tsan_read##bytes(void* p) {            \
+    check_access(p, bytes, false);              \
+  }                                             \
+  void __tsan_write##bytes(void* p) {           \
+    check_access(p, bytes, true);               \
+  }                                             \
+  void __tsan_unaligned_read##bytes(void* p) {  \
+    check_access(p, bytes, false);              \
+  }                                             \
+  void __tsan_unaligned_write##bytes(void* p) { \
+    check_access(p, bytes, true);               \
+  }                                             \
+  void __tsan_volatile_read##bytes(void* p) {   \
+    check_access(p, bytes, false);              \
+  }                                             \
+  void __tsan_volatile_write##bytes(void* p) {  \
+    check_access(p, bytes, true);               \
+  }
+RAPT_EMULATOR_HOOKS(1)
+RAPT_EMULATOR_HOOKS(2)
+RAPT_EMULATOR_HOOKS(4)
+RAPT_EMULATOR_HOOKS(8)
+RAPT_EMULATOR_HOOKS(16)
+#undef RAPT_EMULATOR_HOOKS
+void __tsan_read_range(void* p, size_t bytes) {
+  check_access(p, bytes, false);
+}
+void __tsan_write_range(void* p, size_t bytes) {
+  check_access(p, bytes, true);
+}
+void __tsan_vptr_update(void*, void*) {}
+void __tsan_vptr_read(void*) {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_init() {}
+}

@@ -1,0 +1,48 @@
+#include <cstring>
+
+#include "emulator/instructions.hpp"
+#include "emulator/meeting.hpp"
+#include "emulator/memory_access.hpp"
+
+namespace rapt::emulator {
+
+namespace {
+
+// What a lane brings to ldmatrix.
+struct Operands {
+  uint32_t address;
+  uint32_t* r;
+};
+
+void load_all(const uint64_t* values, bool transposed) {
+  uint16_t matrices[4][8][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *reinterpret_cast<const Operands*>(values[lane]);
+    // The read of a row is its lane's, who must therefore be the one it is ordered for.
+    Thread& t = self->warp->lanes[lane];
+    const char* row = shared_bytes(t, operands.address, 16);
+    check_shared_access(t, operands.address, 16, false);
+    std::memcpy(matrices[lane / 8][lane % 8], row, 16);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *reinterpret_cast<const Operands*>(values[lane]);
+    const int major = lane / 4, minor = lane % 4 * 2;
+    for (int i = 0; i < 4; ++i) {
+      const auto& m = matrices[i];
+      const uint32_t low = transposed ? m[minor][major] : m[major][minor];
+      const uint32_t high = transposed ? m[minor + 1][major] : m[major][minor + 1];
+      operands.r[i] = low | high << 16;
+    }
+  }
+}
+
+}  // namespace
+
+void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location at) {
+  const Instruction instruction(transposed ? "ldmatrix.trans" : "ldmatrix", at);
+  const Operands operands{shared, r};
+  meet(Aligned::kYes, reinterpret_cast<uint64_t>(&operands),
+       [&](const uint64_t* values) { load_all(values, transposed); });
+}
+
+}  // namespace rapt::emulator

@@ -1,0 +1,185 @@
+// What runs: a grid of blocks, warps and threads. A thread is a fibre; it gives up the core only
+// inside an emulated instruction, so a run is a function of kernel, inputs and seed.
+//
+// Waiting is a state of the thread; whoever ends the wait calls wake(). How threads wait for each
+// other is in meeting.hpp (lanes of a warp) and barrier.cpp (threads of a block).
+#pragma once
+
+#include <csetjmp>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/clock.hpp"
+#include "emulator/fiber.hpp"
+#include "emulator/global_shadow.hpp"
+#include "emulator/launch.hpp"
+#include "emulator/random.hpp"
+#include "emulator/shadow.hpp"
+
+namespace rapt::emulator {
+
+constexpr int kLanes = 32;
+constexpr uint32_t kAllLanes = 0xFFFFFFFF;
+// Address of the first byte of dynamic shared memory; what is below belongs to the system.
+constexpr uint32_t kSharedBase = 1024;
+constexpr uint32_t kNamedBarriers = 16;
+
+struct Block;
+struct Grid;
+struct Warp;
+
+struct BlockIndex {
+  uint32_t x, y, z;
+};
+
+// An asynchronous copy that has not landed: 16 bytes, of which `bytes` come from global memory.
+struct Copy {
+  uint32_t shared;
+  const void* global;
+  uint32_t bytes;
+  uint32_t group;  // of the thread's groups of copies, from 1
+  Origin origin;
+  ClockRef known;              // by the thread when it issued the copy
+  uint32_t time, groups_over;  // the thread's, then
+};
+
+struct Thread {
+  Fiber fiber;
+  Block* block;
+  Warp* warp;
+  uint32_t index, lane;  // in the block, in the warp
+
+  enum class Wait : uint8_t { kNothing, kMeeting, kBarrier, kExited } wait = Wait::kNothing;
+  uint32_t wait_object = 0;  // which of the warp's meetings, of the block's barriers
+
+  Origin now;                   // the last emulated instruction
+  bool in_instruction = false;  // and whether it is under way
+
+  ClockRef known;            // what others did that is over, as far as this thread knows
+  uint32_t time = 1;         // of this thread's own accesses
+  uint32_t groups_over = 0;  // its groups of copies up to this one are over
+  // What its last fence_device() made known to those who see a later atomic of this thread, and
+  // what it will know at its next one from the atomics it did.
+  std::shared_ptr<const BlockTimes> published, observed;
+
+  std::deque<Copy> copies;  // that have not landed
+  uint32_t groups_committed = 0;
+  uint32_t last_copy_group = 0;  // of the last copy issued
+  Origin last_copy;
+
+  std::string describe() const;
+};
+
+// All lanes come together: each brings a value and sees all of them.
+struct Meeting {
+  uint32_t arrived = 0, unread = 0;  // lanes
+  Origin what;
+  uint64_t values[kLanes];
+};
+
+struct Warp {
+  Block* block;
+  uint32_t index;
+  Thread* lanes;
+  uint32_t live, ready;  // lanes
+  uint64_t rank = 0;     // higher runs first
+  // While some lanes have yet to read the values of one, others may come to the next.
+  Meeting meetings[2];
+  // The last clock that a lane learned: lanes that learn the same share the result.
+  struct {
+    ClockRef from, with, to;
+  } learned;
+};
+
+struct NamedBarrier {
+  uint32_t expected = 0, arrived = 0;  // threads; expected is set by the first
+  std::vector<bool> who;               // by thread, in this phase
+  std::vector<Origin> from;            // by warp: where its first lane arrived in this phase
+  ClockBuilder clock;
+};
+
+struct Block {
+  Block(Grid& grid, BlockIndex index, uint32_t number);
+  ~Block();
+
+  Grid& grid;
+  BlockIndex index;
+  uint32_t number;  // in the grid, x fastest
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  uint32_t live;  // threads
+  std::unique_ptr<Stacks> stacks;
+  Mapping shared_pages;
+  char* shared;  // the byte at address kSharedBase
+  SharedShadow shadow;
+  NamedBarrier barriers[kNamedBarriers];
+
+  // Agents of clocks: the threads, then their copies, whose times are their groups.
+  uint32_t num_agents() const { return 2 * static_cast<uint32_t>(threads.size()); }
+  uint32_t copy_agent(const Thread& t) const {
+    return static_cast<uint32_t>(threads.size()) + t.index;
+  }
+  std::string describe_agent(uint32_t agent) const;
+};
+
+struct Grid {
+  Grid(Memory& memory, const Launch& shape, const Options& options,
+       const std::function<void()>& kernel);
+  // Runs all blocks to their ends.
+  void run();
+  // Whether something asynchronous should happen now rather than later.
+  bool happens_early();
+
+  Memory& memory;
+  Launch shape;
+  Options options;
+  const std::function<void()>& kernel;
+  Random random;
+  enum class Asynchrony { kLate, kMixed, kEarly } asynchrony = Asynchrony::kLate;
+  uint32_t preemption = 0;  // one instruction in so many gives up the core; 0: none does
+  bool preempted = false;   // by the warp that just ran
+  uint64_t turn = 0;
+
+  StackPool stack_pool;
+  std::vector<std::unique_ptr<Block>> resident;
+  uint32_t next_block = 0;
+  GlobalShadow global_shadow;
+  // What was published at each word that atomics accessed.
+  std::unordered_map<const void*, std::shared_ptr<const BlockTimes>> published;
+
+  Fiber main;           // the scheduler's
+  std::string failure;  // of the thread that just ran
+  sigjmp_buf recover;   // from a memory fault
+
+ private:
+  void admit_blocks();
+  bool step();
+  void run_warp(Warp& warp);
+  [[noreturn]] void report_deadlock() const;
+};
+
+// Device text has no parameter for these: the running thread, null on the scheduler's stack, and
+// its grid.
+inline thread_local constinit Thread* self = nullptr;
+inline thread_local constinit Grid* grid = nullptr;
+
+// Ends the launch: the message says that it happened to `thread` in its current instruction.
+[[noreturn]] void fail_in(const Thread& thread, const std::string& message);
+
+// Suspends the running thread until wake(). Every lane of its warp may run first.
+void wait_for(Thread::Wait wait, uint32_t object);
+void wake(Thread& thread);
+
+// Every emulated instruction starts with one of these: a chance for another warp to run.
+class Instruction {
+ public:
+  Instruction(const char* name, Location at);
+  ~Instruction() { self->in_instruction = false; }
+  Instruction(const Instruction&) = delete;
+  Instruction& operator=(const Instruction&) = delete;
+};
+
+}  // namespace rapt::emulator

@@ -1,0 +1,47 @@
+// A test's device memory. Kernels may access allocations and nothing else of the heap.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "emulator/mapping.hpp"
+
+namespace rapt::emulator {
+
+struct Allocation {
+  std::string name;
+  const char* begin;
+  const char* end;
+};
+
+class Memory {
+ public:
+  // `count` elements that start as 0xFF bytes, NaN in every floating-point format. The last one
+  // ends at an unreadable page, give or take an alignment to 16 bytes, the least a kernel may rely
+  // on. They live as long as this object.
+  template <class T>
+  std::span<T> allocate(size_t count, std::string name) {
+    return {reinterpret_cast<T*>(allocate_bytes(count * sizeof(T), std::move(name))), count};
+  }
+
+  // The allocation that holds p, or null.
+  const Allocation* find(const void* p) const;
+  // A wrong address in words: how far it is behind the allocation before it.
+  std::string describe(const void* p) const;
+
+ private:
+  struct Owned {
+    Allocation allocation;
+    std::unique_ptr<Mapping> mapping;
+  };
+
+  char* allocate_bytes(size_t bytes, std::string name);
+  const Allocation* at_or_before(const void* p) const;
+
+  std::map<uintptr_t, Owned> owned_;  // by first byte
+};
+
+}  // namespace rapt::emulator
