@@ -10,6 +10,8 @@ import sys
 # Each layer with the layers it may include, directly. `api` implements the public headers.
 ALLOWED = {
     "core": set(),
+    "kernels": set(),  # device text: only files below src/kernels, named from there
+    "emulator": {"core"},
     "device": {"core"},
     "problem": {"core"},
     "cache": {"core"},
@@ -22,12 +24,29 @@ ALLOWED = {
 }
 # Folders that may name CUDA: none below launch/.
 CUDA = re.compile(r'#\s*include\s*[<"](cuda|nvrtc|cublas|nccl|driver_types)')
+ANY_INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^>"]+[>"])', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
 
 
+def device_text_violations(root):
+    """NVRTC takes device text as it stands; on the emulator its ptx/ takes the place of the device's."""
+    kernels = root / "src" / "kernels"
+    for path in sorted(kernels.rglob("*.cuh")):
+        if path.parent == kernels:
+            yield f"{path}: device text lies in a folder of src/kernels, or its ptx/ would be the device's anywhere"
+        for name in ANY_INCLUDE.findall(path.read_text()):
+            if not (kernels / name.strip('"')).is_file():
+                yield f"{path}: device text includes {name}"
+    device, emulated = ({path.name for path in (root / "src" / layer / "ptx").glob("*.cuh")}
+                        for layer in ("kernels", "emulator"))
+    for name in sorted(device ^ emulated):
+        yield f"src: only one of kernels/ptx and emulator/ptx has {name}"
+
+
 def violations(root):
+    yield from device_text_violations(root)
     for path in sorted((root / "src").rglob("*")):
-        if path.suffix not in {".cpp", ".hpp", ".h"}:
+        if path.suffix not in {".cpp", ".hpp", ".h", ".cuh"}:
             continue
         layer = path.relative_to(root / "src").parts[0]
         text = path.read_text()
@@ -37,6 +56,8 @@ def violations(root):
         if CUDA.search(text):
             yield f"{path}: includes CUDA"
         for folder, rest in INCLUDE.findall(text):
+            if layer == "kernels" or (layer, folder) == ("emulator", "ptx"):
+                continue  # device_text_violations()
             if folder in ("rapt", "dlpack", layer):
                 continue
             if folder not in ALLOWED[layer]:
