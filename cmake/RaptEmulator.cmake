@@ -1,16 +1,15 @@
-# rapt_emulated_kernel(NAME SOURCE [DEFINITIONS ...])
-# An object library of one C++ source that includes device text and launches it on the emulator. The emulator's ptx/
-# comes before the device's, and -fsanitize=thread makes every ordinary load and store of the text a call of the
-# emulator's (src/emulator/instrument.cpp): nothing is linked with ThreadSanitizer. Link NAME and rapt_emulator.
-function(rapt_emulated_kernel name source)
-  cmake_parse_arguments(arg "" "" "DEFINITIONS" ${ARGN})
-  add_library(${name} OBJECT ${source})
+# rapt_emulated_kernel(NAME SOURCES...)
+# An object library of C++ sources that include device text and launch it on the emulator. The emulator's ptx/ comes
+# before the device's, and -fsanitize=thread makes every ordinary load and store a call of the emulator's
+# (src/emulator/instrument.cpp): nothing is linked with ThreadSanitizer. A program links NAME and rapt_emulator.
+function(rapt_emulated_kernel name)
+  add_library(${name} OBJECT ${ARGN})
   target_link_libraries(${name} PRIVATE rapt_flags rapt_emulator)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/emulator
     ${PROJECT_SOURCE_DIR}/src/kernels ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  # Device text has #pragma unroll, and wrappers that not every source uses.
   target_compile_options(${name} PRIVATE -fsanitize=thread -Wno-unknown-pragmas -Wno-unused-function
     $<$<CXX_COMPILER_ID:GNU>:--param=tsan-instrument-func-entry-exit=0>)
-  # Unoptimised device text needs too much stack, and its registers would be loads and stores.
+  # Unoptimised, registers would be instrumented loads and stores, and stacks large.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Debug>:-O1>)
 endfunction()

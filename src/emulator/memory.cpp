@@ -11,8 +11,8 @@ char* Memory::allocate_bytes(size_t bytes, std::string name) {
   auto mapping = std::make_unique<Mapping>(padded);
   std::memset(mapping->begin(), 0xFF, mapping->end() - mapping->begin());
   char* begin = mapping->end() - padded;
-  owned_[reinterpret_cast<uintptr_t>(begin)] = {{std::move(name), begin, begin + bytes},
-                                                std::move(mapping)};
+  owned_[reinterpret_cast<uintptr_t>(begin)] = {
+      {std::move(name), begin, begin + bytes, begin + padded}, std::move(mapping)};
   return begin;
 }
 
@@ -23,16 +23,18 @@ const Allocation* Memory::at_or_before(const void* p) const {
 
 const Allocation* Memory::find(const void* p) const {
   const Allocation* before = at_or_before(p);
-  return before && static_cast<const char*>(p) < before->end ? before : nullptr;
+  return before && static_cast<const char*>(p) < before->padded_end ? before : nullptr;
 }
 
 std::string Memory::describe(const void* p) const {
+  constexpr int64_t kFar = int64_t{1} << 32;
   const Allocation* before = at_or_before(p);
   if (!before) return concat(p);
-  const auto past = static_cast<const char*>(p) - before->end;
-  if (past < 0)
-    return concat("byte ", static_cast<const char*>(p) - before->begin, " of ", before->name);
-  return concat(p, ", ", past, " bytes past the end of ", before->name);
+  const int64_t past = static_cast<const char*>(p) - before->end;
+  if (past >= kFar) return concat(p);
+  return past >= 0
+             ? concat(past, " bytes past the end of ", before->name)
+             : concat("byte ", static_cast<const char*>(p) - before->begin, " of ", before->name);
 }
 
 }  // namespace rapt::emulator

@@ -15,6 +15,7 @@ struct Allocation {
   std::string name;
   const char* begin;
   const char* end;
+  const char* padded_end;  // no allocation begins before
 };
 
 class Memory {
@@ -27,9 +28,10 @@ class Memory {
     return {reinterpret_cast<T*>(allocate_bytes(count * sizeof(T), std::move(name))), count};
   }
 
-  // The allocation that holds p, or null.
+  // The allocation that holds p, itself or its padding, or null.
   const Allocation* find(const void* p) const;
-  // A wrong address in words: how far it is behind the allocation before it.
+  // An address in words that are the same in every process, where an allocation is near: which byte
+  // of it, or how far behind it.
   std::string describe(const void* p) const;
 
  private:

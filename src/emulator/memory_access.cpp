@@ -25,8 +25,7 @@ void check_global(Thread& t, const void* p, uint32_t bytes, uint32_t alignment,
   if (bytes == 0) return;
   const Allocation* allocation = grid->memory.find(p);
   if (!allocation || static_cast<const char*>(p) + bytes > allocation->end)
-    fail_in(t,
-            concat(bytes, " bytes at ", grid->memory.describe(p), " are not inside an allocation"));
+    fail_in(t, concat(bytes, " bytes at ", grid->memory.describe(p), ", not inside an allocation"));
   check_global_access(t, *allocation, p, bytes, access);
 }
 

@@ -97,13 +97,13 @@ constexpr const char* kReports[kNumFaults] = {
     "nothing orders that after the write by a copy of warp",
     "nothing orders that after the read by warp",
     "nothing orders that after",
-    "are not inside an allocation",
+    "not inside an allocation",
     "which was never written",
     "deadlock",
     "meets",
     "",
     "",
-    "race on byte .* of c: writes it|are not inside an allocation",
+    "race on byte .* of c: writes it|not inside an allocation",
 };
 
 class MatmulFaults : public testing::TestWithParam<int> {};
