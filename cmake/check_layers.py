@@ -29,16 +29,18 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
 
 
 def device_text_violations(root):
-    """NVRTC takes device text as it stands; on the emulator its ptx/ takes the place of the device's."""
+    """NVRTC takes device text as it stands; the emulator has a ptx/ of its own for it."""
     kernels = root / "src" / "kernels"
     for path in sorted(kernels.rglob("*.cuh")):
         if path.parent == kernels:
-            yield f"{path}: device text lies in a folder of src/kernels, or its ptx/ would be the device's anywhere"
+            yield f"{path}: device text lies in folders, else its ptx/ is never the emulator's"
         for name in ANY_INCLUDE.findall(path.read_text()):
             if not (kernels / name.strip('"')).is_file():
                 yield f"{path}: device text includes {name}"
-    device, emulated = ({path.name for path in (root / "src" / layer / "ptx").glob("*.cuh")}
-                        for layer in ("kernels", "emulator"))
+    device, emulated = (
+        {path.name for path in (root / "src" / layer / "ptx").glob("*.cuh")}
+        for layer in ("kernels", "emulator")
+    )
     for name in sorted(device ^ emulated):
         yield f"src: only one of kernels/ptx and emulator/ptx has {name}"
 

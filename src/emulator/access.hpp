@@ -2,12 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 namespace rapt::emulator {
 
-using Location = std::source_location;
+// A line of device text: std::source_location for compilers that lack it.
+struct Location {
+  const char* file = "";
+  uint32_t line = 0;
+
+  // As a default argument: the line of the call that leaves the argument out.
+  static constexpr Location current(const char* file = __builtin_FILE(),
+                                    uint32_t line = __builtin_LINE()) {
+    return {file, line};
+  }
+  bool operator==(const Location& other) const = default;
+};
 
 // An emulated instruction and its line. Ordinary loads and stores of C++ are known by the emulated
 // instruction before them.

@@ -21,8 +21,7 @@ static void come_to_barrier(uint32_t id, uint32_t threads) {
     first_lane = first_lane && !barrier.who[i];
   Origin& from = barrier.from[t.warp->index];
   if (first_lane) from = t.now;
-  if (from.at.line() != t.now.at.line() || from.at.file_name() != t.now.at.file_name())
-    fail_in(t, concat("other lanes are at ", from.describe()));
+  if (from.at != t.now.at) fail_in(t, concat("other lanes are at ", from.describe()));
   barrier.who[t.index] = true;
 
   release(t, barrier.clock);

@@ -35,7 +35,7 @@ rapt_emulator_switch_stack:
 
 void Fiber::start(char*, char* top, void (*entry)()) {
   constexpr int kSavedRegisters = 6;
-  auto slot = reinterpret_cast<uintptr_t*>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{15});
+  auto slot = reinterpret_cast<uintptr_t*>(top);
   *--slot = 0;  // where entry would return to
   *--slot = reinterpret_cast<uintptr_t>(entry);
   for (int i = 0; i < kSavedRegisters; ++i) *--slot = 0;

@@ -16,7 +16,7 @@ namespace rapt::emulator {
 
 class Fiber {
  public:
-  // Will run entry(), which never returns, on the stack [bottom, top).
+  // Will run entry(), which never returns, on the stack [bottom, top). Both are ends of pages.
   void start(char* bottom, char* top, void (*entry)());
   // Suspends this fibre, which is the running one, and resumes the other.
   void switch_to(Fiber& other);

@@ -124,7 +124,7 @@ void Grid::report_deadlock() const {
         while (last + 1 < kLanes && warp.live >> (last + 1) & 1 &&
                warp.lanes[last + 1].wait == t.wait &&
                warp.lanes[last + 1].wait_object == t.wait_object &&
-               warp.lanes[last + 1].now.at.line() == t.now.at.line())
+               warp.lanes[last + 1].now.at == t.now.at)
           ++last;
         text += concat("\n  ", t.describe(), last > lane ? concat(" to ", last) : "", ", ",
                        t.now.describe(), ", waits for ", describe_wait(t));

@@ -41,6 +41,7 @@ static void check_access(const void* p, size_t bytes, bool write) {
 
 }  // namespace rapt::emulator
 
+// The compiler knows them by these names. NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 using rapt::emulator::check_access;
 
@@ -81,3 +82,4 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_init() {}
 }
+// NOLINTEND(bugprone-reserved-identifier)

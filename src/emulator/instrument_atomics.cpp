@@ -2,6 +2,7 @@
 // in its source may, in inline functions of libraries: here they are what they were.
 #include <cstdint>
 
+// NOLINTBEGIN(bugprone-reserved-identifier,bugprone-macro-parentheses)
 extern "C" {
 #define RAPT_EMULATOR_UPDATE(bits, name, Word)                           \
   Word __tsan_atomic##bits##_##name(volatile Word* p, Word value, int) { \
@@ -47,3 +48,4 @@ void __tsan_atomic_signal_fence(int) {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier,bugprone-macro-parentheses)

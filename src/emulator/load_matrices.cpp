@@ -14,10 +14,10 @@ struct Operands {
   uint32_t* r;
 };
 
-void load_all(const uint64_t* values, bool transposed) {
+void load_all(const Brought* values, bool transposed) {
   uint16_t matrices[4][8][8];
   for (int lane = 0; lane < kLanes; ++lane) {
-    const auto& operands = *reinterpret_cast<const Operands*>(values[lane]);
+    const auto& operands = *static_cast<const Operands*>(values[lane].operands);
     // The read of a row is its lane's, who must therefore be the one it is ordered for.
     Thread& t = self->warp->lanes[lane];
     const char* row = shared_bytes(t, operands.address, 16);
@@ -25,7 +25,7 @@ void load_all(const uint64_t* values, bool transposed) {
     std::memcpy(matrices[lane / 8][lane % 8], row, 16);
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    const auto& operands = *reinterpret_cast<const Operands*>(values[lane]);
+    const auto& operands = *static_cast<const Operands*>(values[lane].operands);
     const int major = lane / 4, minor = lane % 4 * 2;
     for (int i = 0; i < 4; ++i) {
       const auto& m = matrices[i];
@@ -41,8 +41,8 @@ void load_all(const uint64_t* values, bool transposed) {
 void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location at) {
   const Instruction instruction(transposed ? "ldmatrix.trans" : "ldmatrix", at);
   const Operands operands{shared, r};
-  meet(Aligned::kYes, reinterpret_cast<uint64_t>(&operands),
-       [&](const uint64_t* values) { load_all(values, transposed); });
+  meet(Aligned::kYes, {.operands = &operands},
+       [&](const Brought* values) { load_all(values, transposed); });
 }
 
 }  // namespace rapt::emulator

@@ -73,11 +73,18 @@ struct Thread {
   std::string describe() const;
 };
 
+// What a lane brings to a meeting: a number, or its operands, which the lane that acts for all
+// reads.
+union Brought {
+  uint64_t number;
+  const void* operands;
+};
+
 // All lanes come together: each brings a value and sees all of them.
 struct Meeting {
   uint32_t arrived = 0, unread = 0;  // lanes
   Origin what;
-  uint64_t values[kLanes];
+  Brought values[kLanes];
 };
 
 struct Warp {

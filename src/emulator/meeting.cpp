@@ -8,11 +8,7 @@
 
 namespace rapt::emulator {
 
-static bool same_line(const Location& a, const Location& b) {
-  return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
-}
-
-bool join_meeting(Aligned aligned, uint64_t value, const uint64_t** values) {
+bool join_meeting(Aligned aligned, Brought value, const Brought** values) {
   Thread& t = *self;
   Warp& warp = *t.warp;
   if (warp.live != kAllLanes) fail_in(t, "needs all 32 lanes, and some have ended");
@@ -22,7 +18,7 @@ bool join_meeting(Aligned aligned, uint64_t value, const uint64_t** values) {
   const uint32_t bit = 1u << t.lane;
   if (!meeting->arrived) meeting->what = t.now;
   if (std::strcmp(meeting->what.instruction, t.now.instruction) != 0 ||
-      (aligned == Aligned::kYes && !same_line(meeting->what.at, t.now.at)))
+      (aligned == Aligned::kYes && meeting->what.at != t.now.at))
     fail_in(t, concat("meets ", meeting->what.describe(), " of other lanes"));
   meeting->values[t.lane] = value;
   meeting->arrived |= bit;
@@ -46,19 +42,19 @@ void end_meeting() {
 
 uint32_t shuffle(uint32_t value, uint32_t source_lane, Location at) {
   const Instruction instruction("shfl.sync", at);
-  return static_cast<uint32_t>(
-      meet(Aligned::kNo, value, [](const uint64_t*) {})[source_lane % kLanes]);
+  const Brought* values = meet(Aligned::kNo, {.number = value}, [](const Brought*) {});
+  return static_cast<uint32_t>(values[source_lane % kLanes].number);
 }
 
 bool any_lane(bool predicate, Location at) {
   const Instruction instruction("vote.sync.any", at);
-  const uint64_t* votes = meet(Aligned::kNo, predicate, [](const uint64_t*) {});
-  return std::any_of(votes, votes + kLanes, [](uint64_t vote) { return vote != 0; });
+  const Brought* votes = meet(Aligned::kNo, {.number = predicate}, [](const Brought*) {});
+  return std::any_of(votes, votes + kLanes, [](Brought vote) { return vote.number != 0; });
 }
 
 void sync_warp(Location at) {
   const Instruction instruction("bar.warp.sync", at);
-  meet(Aligned::kNo, 0, [](const uint64_t*) {
+  meet(Aligned::kNo, {.number = 0}, [](const Brought*) {
     if (!grid->options.check_order) return;
     Thread* lanes = self->warp->lanes;
     ClockBuilder together;

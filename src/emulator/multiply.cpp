@@ -92,13 +92,13 @@ void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uin
   if (fragments < 1 || fragments > kMaxFragments)
     fail_in(*self, concat("a row of ", fragments, " products, must be 1 to ", kMaxFragments));
   const Operands operands{type, fragments, d, a, b};
-  meet(Aligned::kYes, reinterpret_cast<uint64_t>(&operands), [&](const uint64_t* values) {
+  meet(Aligned::kYes, {.operands = &operands}, [&](const Brought* values) {
     thread_local Product product;  // too large for a thread's stack
     for (int lane = 0; lane < kLanes; ++lane)
-      gather(product, *reinterpret_cast<const Operands*>(values[lane]), lane);
+      gather(product, *static_cast<const Operands*>(values[lane].operands), lane);
     multiply_all(product, fragments * kFragmentColumns);
     for (int lane = 0; lane < kLanes; ++lane)
-      scatter(product, *reinterpret_cast<const Operands*>(values[lane]), lane);
+      scatter(product, *static_cast<const Operands*>(values[lane].operands), lane);
   });
 }
 
