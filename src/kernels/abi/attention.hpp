@@ -1,0 +1,62 @@
+// What host code and the attention kernels agree on. Both compile this file, so it includes nothing.
+#pragma once
+
+namespace rapt::device {
+
+// The values that a generation-2 kernel is compiled for.
+struct AttentionVariant {
+  int head_dim_qk, head_dim_vo;  // multiples of 8, at most 256
+  int group;                     // query heads of a KV head
+  int page_size;                 // tokens; 0: K and V without a cache
+  int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of 16
+  int num_warps;
+  // Scores are more than scale * (q . k): scale <= 0, softcap, ALiBi.
+  bool scores_in_advance;
+  bool softcap, alibi, custom_mask, sinks;
+
+  constexpr int num_threads() const { return 32 * num_warps; }
+  constexpr bool operator==(const AttentionVariant&) const = default;
+};
+
+// A request of the step.
+struct AttentionRequest {
+  int query_start, query_len, kv_len;
+  int kv_start;          // without a cache: row of the first key
+  long long first_page;  // index of its page table's first entry in AttentionParams::page_ids
+  long long mask_bit;    // of its first bit in AttentionParams::custom_mask
+};
+
+// What one thread block does: rows of a request against some of its keys, for one KV head. Row r is
+// query token r / group of query head kv_head * group + r % group.
+struct AttentionWork {
+  int request, kv_head;
+  int row_begin, row_end;  // at most a tile
+  int key_begin, key_end;
+  long long partial;  // -1: out and lse are written; else the index of the first partial row
+};
+
+// Pointers are device addresses; strides are in bytes unless said otherwise.
+struct AttentionParams {
+  const AttentionWork* works;  // [grid size]
+  const AttentionRequest* requests;
+  const int* page_ids;
+  const unsigned char *q, *k, *v;
+  unsigned char* out;
+  float* lse;                       // [Hq, T]; null: not wanted
+  float* partial_out;               // [partial rows, head_dim_vo] in fp32
+  float* partial_lse;               // [partial rows]
+  const float* alibi_slopes;        // [Hq]
+  const float* sinks;               // [Hq]
+  const unsigned char* custom_mask;  // one bit for each (query, key) of each request
+  long long q_token_stride, q_head_stride;
+  long long k_page_stride, k_token_stride, k_head_stride;
+  long long v_page_stride, v_token_stride, v_head_stride;
+  long long out_token_stride, out_head_stride;
+  long long lse_head_stride, lse_token_stride;  // elements
+  int window_left, window_right;                // -1: unlimited
+  float scale;                                  // k_scale included
+  float softcap;
+  float out_scale;  // v_scale, or 1
+};
+
+}  // namespace rapt::device

@@ -1,0 +1,300 @@
+// Attention by FlashAttention-2's algorithm (Dao 2023) with mma.sync and cp.async: SM80 and later.
+//
+// A thread block computes one AttentionWork: up to tile_rows rows (query tokens times the query
+// heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp owns
+// tile_rows / num_warps rows, whose scores and outputs live in its registers:
+//
+//   S [rows, tile_keys] = Q [rows, Dqk] K^T      K of the next block is copied meanwhile,
+//   O [rows, Dvo]      += P V [tile_keys, Dvo]   as V is beside S = Q K^T.
+//
+// Traffic of a block of keys: 2 * tile_keys * (Dqk + Dvo) bytes to shared memory, once for all rows.
+// Keys that no row of the tile sees are not read: they become zeros.
+#pragma once
+
+#include "copy/tile.cuh"
+#include "mma/tile_products.cuh"
+#include "softmax/online.cuh"
+#include "variant/visible.cuh"
+
+namespace rapt::device {
+
+template <AttentionVariant kVariant>
+struct AttentionShared {
+  Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
+  Tile<kVariant.tile_keys, kVariant.head_dim_qk> k;
+  Tile<kVariant.tile_keys, kVariant.head_dim_vo> v;
+};
+
+template <AttentionVariant kVariant, typename Element>
+class AttentionBlock {
+  static constexpr int kThreads = kVariant.num_threads(), kGroup = kVariant.group;
+  static constexpr int kRows = kVariant.tile_rows, kKeys = kVariant.tile_keys;
+  static constexpr int kDimQk = kVariant.head_dim_qk, kDimVo = kVariant.head_dim_vo;
+  static constexpr int kWarpRows = kRows / kVariant.num_warps;
+  static constexpr int kRowTiles = kWarpRows / 16, kKeyTiles = kKeys / 8;
+  static constexpr int kStepsQk = ceil_div(kDimQk, 16), kOutTiles = 2 * ceil_div(kDimVo, 16);
+  static constexpr int kPart = 2;  // result tiles whose right operand is in registers at a time
+  static constexpr bool kInAdvance = kVariant.scores_in_advance;
+  using TileQ = Tile<kRows, kDimQk>;
+  using TileK = Tile<kKeys, kDimQk>;
+  using TileV = Tile<kKeys, kDimVo>;
+  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0);
+
+ public:
+  DEVICE_MEMBER AttentionBlock(const AttentionParams& params)
+      : params_(params),
+        work_(params.works[block_index_x()]),
+        request_(params.requests[work_.request]) {
+    auto* shared = shared_base<AttentionShared<kVariant>>();
+    q_ = shared_address(&shared->q), k_ = shared_address(&shared->k),
+    v_ = shared_address(&shared->v);
+    q_lane_ = left_lane<TileQ>(q_, warp_row()), k_lane_ = right_transposed_lane<TileK>(k_);
+    v_lane_ = right_lane<TileV>(v_);
+  }
+
+  DEVICE_MEMBER void run() {
+    const KeyRange first = visible(work_.row_begin), last = visible(work_.row_end - 1);
+    seen_ = {first.begin, last.end};
+    const KeyRange by_all = {last.begin, first.end};
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < kOutTiles; n++) out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
+    if (seen_.begin < seen_.end) {
+      int key = seen_.begin / kKeys * kKeys;
+      copy_queries();
+      copy_keys(key);
+      copy_async_commit();
+      for (; key < seen_.end; key += kKeys) {
+        copy_async_wait<0>();
+        sync_block();  // K is there, and no warp reads V of the block before
+        copy_values(key);
+        copy_async_commit();
+        score();
+        const bool masked = key < by_all.begin || key + kKeys > by_all.end || kVariant.custom_mask;
+        if (kInAdvance) adjust(key);
+        if (masked) mask(key);
+        copy_async_wait<0>();
+        sync_block();  // V is there, and no warp reads K
+        if (key + kKeys < seen_.end) copy_keys(key + kKeys);
+        copy_async_commit();
+        weigh();
+        add_values();
+      }
+      copy_async_wait<0>();
+      sync_block();  // Q's place is written to next
+    }
+    finish();
+  }
+
+ private:
+  DEVICE_MEMBER int warp_row() const { return static_cast<int>(warp_index()) * kWarpRows; }
+  // Row of the work that half `half` of row tile m is, in this lane.
+  DEVICE_MEMBER int row_of(int m, int half) const {
+    return work_.row_begin + warp_row() + 16 * m + 8 * half + static_cast<int>(lane_index()) / 4;
+  }
+  DEVICE_MEMBER int query_head(int row) const { return work_.kv_head * kGroup + row % kGroup; }
+  DEVICE_MEMBER KeyRange visible(int row) const {
+    return visible_keys(params_, request_, work_, row / kGroup);
+  }
+
+  DEVICE_MEMBER void copy_queries() {
+    copy_rows<kThreads, kRows, kDimQk>(q_, params_.q, [&](int i) -> const u8* {
+      const int row = work_.row_begin + i;
+      if (row >= work_.row_end) return nullptr;
+      return params_.q + (request_.query_start + row / kGroup) * params_.q_token_stride +
+             query_head(row) * params_.q_head_stride;
+    });
+  }
+  // Rows of K or V: from a page, or one after the other.
+  DEVICE_MEMBER const u8* row_of_key(const u8* base, int key, i64 page_stride, i64 token_stride,
+                                     i64 head_stride) const {
+    if (key < seen_.begin || key >= seen_.end) return nullptr;
+    base += work_.kv_head * head_stride;
+    if constexpr (kVariant.page_size == 0) {
+      return base + (static_cast<i64>(request_.kv_start) + key) * token_stride;
+    } else {
+      const int page = load_global_i32(params_.page_ids + request_.first_page +
+                                       key / kVariant.page_size);
+      return base + page * page_stride + key % kVariant.page_size * token_stride;
+    }
+  }
+  DEVICE_MEMBER void copy_keys(int key) {
+    copy_rows<kThreads, kKeys, kDimQk>(k_, params_.k, [&](int i) {
+      return row_of_key(params_.k, key + i, params_.k_page_stride, params_.k_token_stride,
+                        params_.k_head_stride);
+    });
+  }
+  DEVICE_MEMBER void copy_values(int key) {
+    copy_rows<kThreads, kKeys, kDimVo>(v_, params_.v, [&](int i) {
+      return row_of_key(params_.v, key + i, params_.v_page_stride, params_.v_token_stride,
+                        params_.v_head_stride);
+    });
+  }
+
+  DEVICE_MEMBER void score() {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n++)
+        scores_[m][n][0] = scores_[m][n][1] = scores_[m][n][2] = scores_[m][n][3] = 0;
+#pragma unroll
+    for (int step = 0; step < kStepsQk; step++) {
+      u32 a[kRowTiles][4];
+#pragma unroll
+      for (int m = 0; m < kRowTiles; m++) load_left<TileQ>(a[m], q_lane_, 16 * m, step);
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += kPart) {
+        u32 b[kPart][2];
+        load_right_transposed<TileK>(b, k_lane_, step, n);
+#pragma unroll
+        for (int m = 0; m < kRowTiles; m++)
+          multiply_row<Element>(part<kPart>(scores_[m], n), a[m], b);
+      }
+    }
+  }
+
+  // body(m, half, tile, index, key) for each score of this lane.
+  template <typename Body>
+  DEVICE_MEMBER void for_each_score(int key, const Body& body) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) body(m, half, key + 2 * static_cast<int>(lane_index() % 4));
+  }
+
+  // Scores in log2 units: scale, softcap, ALiBi.
+  DEVICE_MEMBER void adjust(int key) {
+    for_each_score(key, [&](int m, int half, int first_key) {
+      const int row = row_of(m, half);
+      const int position = row / kGroup + request_.kv_len - request_.query_len;
+      const float slope =
+          kVariant.alibi ? load_global_f32(params_.alibi_slopes + query_head(row)) : 0;
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          float& s = scores_[m][n][2 * half + i];
+          s *= params_.scale;
+          if (kVariant.softcap) s = soft_capped(s, params_.softcap);
+          if (kVariant.alibi)
+            s -= slope * fabsf(static_cast<float>(first_key + 8 * n + i - position));
+          s *= kLog2E;
+        }
+    });
+  }
+  DEVICE_MEMBER void mask(int key) {
+    for_each_score(key, [&](int m, int half, int first_key) {
+      const int row = row_of(m, half);
+      const KeyRange seen = row < work_.row_end ? visible(row) : KeyRange{0, 0};
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int at = first_key + 8 * n + i;
+          bool sees = at >= seen.begin && at < seen.end;
+          if (kVariant.custom_mask) sees = sees && mask_bit(params_, request_, row / kGroup, at);
+          if (!sees) scores_[m][n][2 * half + i] = -infinity();
+        }
+    });
+  }
+
+  DEVICE_MEMBER void weigh() {
+    const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++) {
+      const float decay[2] = {rows_[m][0].template weigh<0>(scores_[m], factor),
+                              rows_[m][1].template weigh<1>(scores_[m], factor)};
+#pragma unroll
+      for (int n = 0; n < kOutTiles; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) out_[m][n][i] *= decay[i / 2];
+    }
+  }
+
+  DEVICE_MEMBER void add_values() {
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; step++) {
+      // Two neighbouring tiles of weights are, lane by lane, a left operand.
+      u32 a[kRowTiles][4];
+#pragma unroll
+      for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const float(&s)[4] = scores_[m][2 * step + i / 2];
+          a[m][i] = Element::pack(s[i % 2 * 2], s[i % 2 * 2 + 1]);
+        }
+#pragma unroll
+      for (int n = 0; n < kOutTiles; n += kPart) {
+        u32 b[kPart][2];
+        load_right<TileV>(b, v_lane_, step, n);
+#pragma unroll
+        for (int m = 0; m < kRowTiles; m++)
+          multiply_row<Element>(part<kPart>(out_[m], n), a[m], b);
+      }
+    }
+  }
+
+  DEVICE_MEMBER void finish() {
+    const int lane = static_cast<int>(lane_index());
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const int row = row_of(m, half);
+        SoftmaxRow& state = rows_[m][half];
+        float sum = row_sum(state.sum);
+        float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E), weight = 1;
+        if (top == -infinity()) top = 0;
+        const bool partial = work_.partial >= 0;
+        if (kVariant.sinks && !partial && row < work_.row_end) {
+          const float sink = load_global_f32(params_.sinks + query_head(row)) * kLog2E;
+          const float higher = sum == 0 ? sink : fmaxf(top, sink);
+          if (higher > -infinity()) {
+            weight = exp2_fast(top - higher);
+            sum = sum * weight + (sink == higher ? 1 : exp2_fast(sink - higher));
+            top = higher;
+          }
+        }
+        const float lse = sum == 0 ? -infinity() : (top + log2_fast(sum)) * kLn2;
+        const float norm = sum == 0 ? 0 : weight / sum * params_.out_scale;
+        if (row >= work_.row_end) continue;
+        if (partial) {
+          const i64 index = work_.partial + row - work_.row_begin;
+          float* out = params_.partial_out + index * kDimVo;
+#pragma unroll
+          for (int n = 0; n < kOutTiles; n++)
+            if (8 * n < kDimVo) {
+              store_global_f32(out + 8 * n + lane % 4 * 2, out_[m][n][2 * half] * norm);
+              store_global_f32(out + 8 * n + lane % 4 * 2 + 1, out_[m][n][2 * half + 1] * norm);
+            }
+          if (lane % 4 == 0) store_global_f32(params_.partial_lse + index, lse);
+          continue;
+        }
+        const i64 token = request_.query_start + row / kGroup;
+        u8* out = params_.out + token * params_.out_token_stride +
+                  query_head(row) * params_.out_head_stride;
+#pragma unroll
+        for (int n = 0; n < kOutTiles; n++)
+          if (8 * n < kDimVo)
+            store_global_4(out + 16 * n + lane % 4 * 4,
+                           Element::pack(out_[m][n][2 * half] * norm, out_[m][n][2 * half + 1] * norm));
+        if (params_.lse && lane % 4 == 0)
+          store_global_f32(params_.lse + query_head(row) * params_.lse_head_stride +
+                               token * params_.lse_token_stride,
+                           lse);
+      }
+  }
+
+  const AttentionParams& params_;
+  const AttentionWork& work_;  // in memory: registers are for sums
+  const AttentionRequest& request_;
+  u32 q_, k_, v_, q_lane_, k_lane_, v_lane_;
+  KeyRange seen_;  // keys that some row of the work sees by position
+
+  float scores_[kRowTiles][kKeyTiles][4];
+  float out_[kRowTiles][kOutTiles][4];
+  SoftmaxRow rows_[kRowTiles][2];
+};
+
+}  // namespace rapt::device
