@@ -18,11 +18,18 @@
 
 namespace rapt::device {
 
+// Where the keys of a block lie, in bytes from AttentionParams::k and v; negative: not to be read.
+template <int kKeys>
+struct KeyRows {
+  i64 k[kKeys], v[kKeys];
+};
+
 template <AttentionVariant kVariant>
 struct AttentionShared {
   Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
   Tile<kVariant.tile_keys, kVariant.head_dim_qk> k;
   Tile<kVariant.tile_keys, kVariant.head_dim_vo> v;
+  KeyRows<kVariant.tile_keys> rows[2];  // of the current block and the next, in turn
 };
 
 template <AttentionVariant kVariant, typename Element>
@@ -38,16 +45,15 @@ class AttentionBlock {
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;
-  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0);
+  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0 && kKeys <= kThreads);
 
  public:
   DEVICE_MEMBER AttentionBlock(const AttentionParams& params)
       : params_(params),
         work_(params.works[block_index_x()]),
         request_(params.requests[work_.request]) {
-    auto* shared = shared_base<AttentionShared<kVariant>>();
-    q_ = shared_address(&shared->q), k_ = shared_address(&shared->k),
-    v_ = shared_address(&shared->v);
+    q_ = shared_address(&shared().q), k_ = shared_address(&shared().k),
+    v_ = shared_address(&shared().v);
     q_lane_ = left_lane<TileQ>(q_, warp_row()), k_lane_ = right_transposed_lane<TileK>(k_);
     v_lane_ = right_lane<TileV>(v_);
   }
@@ -61,33 +67,37 @@ class AttentionBlock {
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++) out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
     if (seen_.begin < seen_.end) {
-      int key = seen_.begin / kKeys * kKeys;
+      int key = seen_.begin / kKeys * kKeys, stage = 0;
+      keep(find_row(key), stage);
+      sync_block();
       copy_queries();
-      copy_keys(key);
+      copy_keys(stage);
       copy_async_commit();
-      for (; key < seen_.end; key += kKeys) {
+      for (; key < seen_.end; key += kKeys, stage ^= 1) {
         copy_async_wait<0>();
         sync_block();  // K is there, and no warp reads V of the block before
-        copy_values(key);
+        copy_values(stage);
         copy_async_commit();
+        const KeyRow next = find_row(key + kKeys);
         score();
-        const bool masked = key < by_all.begin || key + kKeys > by_all.end || kVariant.custom_mask;
+        keep(next, stage ^ 1);
         if (kInAdvance) adjust(key);
-        if (masked) mask(key);
+        if (kVariant.custom_mask || key < by_all.begin || key + kKeys > by_all.end) mask(key);
         copy_async_wait<0>();
-        sync_block();  // V is there, and no warp reads K
-        if (key + kKeys < seen_.end) copy_keys(key + kKeys);
+        sync_block();  // V and the next rows are there, and no warp reads K
+        if (key + kKeys < seen_.end) copy_keys(stage ^ 1);
         copy_async_commit();
         weigh();
         add_values();
       }
-      copy_async_wait<0>();
-      sync_block();  // Q's place is written to next
     }
     finish();
   }
 
  private:
+  static DEVICE_MEMBER AttentionShared<kVariant>& shared() {
+    return *shared_base<AttentionShared<kVariant>>();
+  }
   DEVICE_MEMBER int warp_row() const { return static_cast<int>(warp_index()) * kWarpRows; }
   // Row of the work that half `half` of row tile m is, in this lane.
   DEVICE_MEMBER int row_of(int m, int half) const {
@@ -106,29 +116,39 @@ class AttentionBlock {
              query_head(row) * params_.q_head_stride;
     });
   }
-  // Rows of K or V: from a page, or one after the other.
-  DEVICE_MEMBER const u8* row_of_key(const u8* base, int key, i64 page_stride, i64 token_stride,
-                                     i64 head_stride) const {
-    if (key < seen_.begin || key >= seen_.end) return nullptr;
-    base += work_.kv_head * head_stride;
-    if constexpr (kVariant.page_size == 0) {
-      return base + (static_cast<i64>(request_.kv_start) + key) * token_stride;
-    } else {
-      const int page = load_global_i32(params_.page_ids + request_.first_page +
-                                       key / kVariant.page_size);
-      return base + page * page_stride + key % kVariant.page_size * token_stride;
+  struct KeyRow {
+    i64 k, v;
+  };
+  // Of the key that this thread looks after.
+  DEVICE_MEMBER KeyRow find_row(int key) const {
+    key += static_cast<int>(thread_index());
+    if (static_cast<int>(thread_index()) >= kKeys || key < seen_.begin || key >= seen_.end)
+      return {-1, -1};
+    i64 page = 0, slot = static_cast<i64>(request_.kv_start) + key;
+    if constexpr (kVariant.page_size > 0) {
+      page = load_global_i32(params_.page_ids + request_.first_page + key / kVariant.page_size);
+      slot = key % kVariant.page_size;
     }
+    return {page * params_.k_page_stride + slot * params_.k_token_stride +
+                work_.kv_head * params_.k_head_stride,
+            page * params_.v_page_stride + slot * params_.v_token_stride +
+                work_.kv_head * params_.v_head_stride};
   }
-  DEVICE_MEMBER void copy_keys(int key) {
+  DEVICE_MEMBER void keep(KeyRow row, int stage) {
+    if (thread_index() >= kKeys) return;
+    shared().rows[stage].k[thread_index()] = row.k;
+    shared().rows[stage].v[thread_index()] = row.v;
+  }
+  DEVICE_MEMBER void copy_keys(int stage) {
     copy_rows<kThreads, kKeys, kDimQk>(k_, params_.k, [&](int i) {
-      return row_of_key(params_.k, key + i, params_.k_page_stride, params_.k_token_stride,
-                        params_.k_head_stride);
+      const i64 offset = shared().rows[stage].k[i];
+      return offset < 0 ? nullptr : params_.k + offset;
     });
   }
-  DEVICE_MEMBER void copy_values(int key) {
+  DEVICE_MEMBER void copy_values(int stage) {
     copy_rows<kThreads, kKeys, kDimVo>(v_, params_.v, [&](int i) {
-      return row_of_key(params_.v, key + i, params_.v_page_stride, params_.v_token_stride,
-                        params_.v_head_stride);
+      const i64 offset = shared().rows[stage].v[i];
+      return offset < 0 ? nullptr : params_.v + offset;
     });
   }
 
