@@ -4,8 +4,9 @@
 // heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp owns
 // tile_rows / num_warps rows, whose scores and outputs live in its registers:
 //
-//   S [rows, tile_keys] = Q [rows, Dqk] K^T      K of the next block is copied meanwhile,
-//   O [rows, Dvo]      += P V [tile_keys, Dvo]   as V is beside S = Q K^T.
+//   S [rows, tile_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [tile_keys, Dvo],
+//
+// while the next block's K and V are copied.
 //
 // Traffic of a block of keys: 2 * tile_keys * (Dqk + Dvo) bytes to shared memory, once for all rows.
 // Keys that no row of the tile sees are not read: they become zeros.
@@ -27,9 +28,10 @@ struct KeyRows {
 template <AttentionVariant kVariant>
 struct AttentionShared {
   Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
-  Tile<kVariant.tile_keys, kVariant.head_dim_qk> k;
-  Tile<kVariant.tile_keys, kVariant.head_dim_vo> v;
-  KeyRows<kVariant.tile_keys> rows[2];  // of the current block and the next, in turn
+  // Of the current block of keys and the next, in turn.
+  Tile<kVariant.tile_keys, kVariant.head_dim_qk> k[2];
+  Tile<kVariant.tile_keys, kVariant.head_dim_vo> v[2];
+  KeyRows<kVariant.tile_keys> rows[2];
 };
 
 template <AttentionVariant kVariant, typename Element>
@@ -52,8 +54,8 @@ class AttentionBlock {
       : params_(params),
         work_(params.works[block_index_x()]),
         request_(params.requests[work_.request]) {
-    q_ = shared_address(&shared().q), k_ = shared_address(&shared().k),
-    v_ = shared_address(&shared().v);
+    q_ = shared_address(&shared().q), k_ = shared_address(&shared().k[0]),
+    v_ = shared_address(&shared().v[0]);
     q_lane_ = left_lane<TileQ>(q_, warp_row()), k_lane_ = right_transposed_lane<TileK>(k_);
     v_lane_ = right_lane<TileV>(v_);
   }
@@ -68,27 +70,24 @@ class AttentionBlock {
       for (int n = 0; n < kOutTiles; n++) out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
     if (seen_.begin < seen_.end) {
       int key = seen_.begin / kKeys * kKeys, stage = 0;
-      keep(find_row(key), stage);
+      keep(find_row(key), 0);
+      keep(find_row(key + kKeys), 1);
       sync_block();
       copy_queries();
-      copy_keys(stage);
+      copy_block(0);
       copy_async_commit();
       for (; key < seen_.end; key += kKeys, stage ^= 1) {
         copy_async_wait<0>();
-        sync_block();  // K is there, and no warp reads V of the block before
-        copy_values(stage);
+        sync_block();  // the block is there, and no warp reads the one before
+        if (key + kKeys < seen_.end) copy_block(stage ^ 1);
         copy_async_commit();
-        const KeyRow next = find_row(key + kKeys);
-        score();
-        keep(next, stage ^ 1);
+        const KeyRow row = find_row(key + 2 * kKeys);
+        score(stage);
         if (kInAdvance) adjust(key);
         if (kVariant.custom_mask || key < by_all.begin || key + kKeys > by_all.end) mask(key);
-        copy_async_wait<0>();
-        sync_block();  // V and the next rows are there, and no warp reads K
-        if (key + kKeys < seen_.end) copy_keys(stage ^ 1);
-        copy_async_commit();
         weigh();
-        add_values();
+        keep(row, stage);
+        add_values(stage);
       }
     }
     finish();
@@ -139,20 +138,19 @@ class AttentionBlock {
     shared().rows[stage].k[thread_index()] = row.k;
     shared().rows[stage].v[thread_index()] = row.v;
   }
-  DEVICE_MEMBER void copy_keys(int stage) {
-    copy_rows<kThreads, kKeys, kDimQk>(k_, params_.k, [&](int i) {
+  DEVICE_MEMBER void copy_block(int stage) {
+    copy_rows<kThreads, kKeys, kDimQk>(k_ + stage * sizeof(TileK), params_.k, [&](int i) {
       const i64 offset = shared().rows[stage].k[i];
       return offset < 0 ? nullptr : params_.k + offset;
     });
-  }
-  DEVICE_MEMBER void copy_values(int stage) {
-    copy_rows<kThreads, kKeys, kDimVo>(v_, params_.v, [&](int i) {
+    copy_rows<kThreads, kKeys, kDimVo>(v_ + stage * sizeof(TileV), params_.v, [&](int i) {
       const i64 offset = shared().rows[stage].v[i];
       return offset < 0 ? nullptr : params_.v + offset;
     });
   }
 
-  DEVICE_MEMBER void score() {
+  DEVICE_MEMBER void score(int stage) {
+    const u32 k = k_lane_ + stage * sizeof(TileK);
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
@@ -166,7 +164,7 @@ class AttentionBlock {
 #pragma unroll
       for (int n = 0; n < kKeyTiles; n += kPart) {
         u32 b[kPart][2];
-        load_right_transposed<TileK>(b, k_lane_, step, n);
+        load_right_transposed<TileK>(b, k, step, n);
 #pragma unroll
         for (int m = 0; m < kRowTiles; m++)
           multiply_row<Element>(part<kPart>(scores_[m], n), a[m], b);
@@ -225,6 +223,7 @@ class AttentionBlock {
     for (int m = 0; m < kRowTiles; m++) {
       const float decay[2] = {rows_[m][0].template weigh<0>(scores_[m], factor),
                               rows_[m][1].template weigh<1>(scores_[m], factor)};
+      if (!any_lane(decay[0] != 1 || decay[1] != 1)) continue;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++)
 #pragma unroll
@@ -232,7 +231,8 @@ class AttentionBlock {
     }
   }
 
-  DEVICE_MEMBER void add_values() {
+  DEVICE_MEMBER void add_values(int stage) {
+    const u32 v = v_lane_ + stage * sizeof(TileV);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; step++) {
       // Two neighbouring tiles of weights are, lane by lane, a left operand.
@@ -247,7 +247,7 @@ class AttentionBlock {
 #pragma unroll
       for (int n = 0; n < kOutTiles; n += kPart) {
         u32 b[kPart][2];
-        load_right<TileV>(b, v_lane_, step, n);
+        load_right<TileV>(b, v, step, n);
 #pragma unroll
         for (int m = 0; m < kRowTiles; m++)
           multiply_row<Element>(part<kPart>(out_[m], n), a[m], b);

@@ -1,5 +1,6 @@
-// The online softmax of FlashAttention-2 (Dao 2023, algorithm 1): rows are weighed relative to the
-// largest score so far; what came before is rescaled when a larger one comes.
+// The online softmax of FlashAttention-2 (Dao 2023, algorithm 1): rows are weighed relative to a
+// large score among those so far; what came before is rescaled when a much larger one comes, as
+// FlashAttention-4 does it.
 //
 // Lane l holds, of each 16 x 8 result tile, two columns of row l / 4 (half 0) and of row l / 4 + 8
 // (half 1); the four lanes of a row share its state.
@@ -10,6 +11,10 @@
 #include "variant/visible.cuh"
 
 namespace rapt::device {
+
+// log2 of how far the reference may lag behind the largest score before the output is rescaled:
+// weights stay below 2^8, which fp32 sums and 16-bit products bear.
+constexpr float kMaxLag = 8;
 
 // Of the four lanes that share a row.
 DEVICE float row_max(float x) {
@@ -23,7 +28,7 @@ DEVICE float row_sum(float x) {
 
 // Running state of one row. Scores are in units of `factor`: 1 / factor of log2 units.
 struct SoftmaxRow {
-  float max = -infinity();
+  float max = -infinity();  // the reference
   float sum = 0;  // this lane's part
 
   // Turns the row's scores in half kHalf of kTiles tiles into weights; returns what the output so
@@ -35,10 +40,13 @@ struct SoftmaxRow {
     for (int n = 0; n < kTiles; n++)
       top = fmaxf(top, fmaxf(scores[n][2 * kHalf], scores[n][2 * kHalf + 1]));
     top = row_max(top);
+    // -inf - -inf is no number and moves nothing.
+    const bool moves = (top - max) * factor > kMaxLag;
+    const float before = max;
+    if (moves) max = top;
     // No key yet: every score is -inf, and any finite reference will do.
-    const float reference = top == -infinity() ? 0 : top * factor;
-    const float decay = exp2_fast(fmaf(max, factor, -reference));
-    max = top;
+    const float reference = max == -infinity() ? 0 : max * factor;
+    const float decay = moves ? exp2_fast(fmaf(before, factor, -reference)) : 1;
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kTiles; n++)
