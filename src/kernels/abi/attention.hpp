@@ -1,4 +1,5 @@
-// What host code and the attention kernels agree on. Both compile this file, so it includes nothing.
+// What host code and the attention kernels agree on. Both compile this file, so it includes
+// nothing.
 #pragma once
 
 namespace rapt::device {
@@ -42,11 +43,11 @@ struct AttentionParams {
   const int* page_ids;
   const unsigned char *q, *k, *v;
   unsigned char* out;
-  float* lse;                       // [Hq, T]; null: not wanted
-  float* partial_out;               // [partial rows, head_dim_vo] in fp32
-  float* partial_lse;               // [partial rows]
-  const float* alibi_slopes;        // [Hq]
-  const float* sinks;               // [Hq]
+  float* lse;                        // [Hq, T]; null: not wanted
+  float* partial_out;                // [partial rows, head_dim_vo] in fp32
+  float* partial_lse;                // [partial rows]
+  const float* alibi_slopes;         // [Hq]
+  const float* sinks;                // [Hq]
   const unsigned char* custom_mask;  // one bit for each (query, key) of each request
   long long q_token_stride, q_head_stride;
   long long k_page_stride, k_token_stride, k_head_stride;

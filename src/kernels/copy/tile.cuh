@@ -6,8 +6,12 @@
 
 namespace rapt::device {
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+constexpr int round_up(int a, int b) {
+  return ceil_div(a, b) * b;
+}
 
 // [kRows, kDim] in chunks of 16 bytes. A chunk's place depends on its row, so that the same chunk
 // of eight rows, which ldmatrix reads at once, lies in different banks.
@@ -19,12 +23,12 @@ struct alignas(128) Tile {
 
   unsigned char bytes[kRows * kRowBytes];
 
-  static DEVICE_MEMBER u32 offset(int row, int chunk) {
+  static METHOD u32 offset(int row, int chunk) {
     return row * kRowBytes + ((chunk & ~7) | ((chunk ^ row) & 7)) * 16;
   }
-  // The address of chunk `chunk` of row `row`, which a lane keeps; of an even number of chunks and a
-  // multiple of 8 rows further on it is one exclusive or and one constant away.
-  static DEVICE_MEMBER u32 further(u32 address, int rows, int chunks) {
+  // The address of chunk `chunk` of row `row`, which a lane keeps; of an even number of chunks and
+  // a multiple of 8 rows further on it is one exclusive or and one constant away.
+  static METHOD u32 further(u32 address, int rows, int chunks) {
     return (address ^ ((chunks & 7) * 16)) + (chunks & ~7) * 16 + rows * kRowBytes;
   }
 };

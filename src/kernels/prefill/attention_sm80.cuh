@@ -8,8 +8,8 @@
 //
 // while the next block's K and V are copied.
 //
-// Traffic of a block of keys: 2 * tile_keys * (Dqk + Dvo) bytes to shared memory, once for all rows.
-// Keys that no row of the tile sees are not read: they become zeros.
+// Traffic of a block of keys: 2 * tile_keys * (Dqk + Dvo) bytes to shared memory, once for all
+// rows. Keys that no row of the tile sees are not read: they become zeros.
 #pragma once
 
 #include "copy/tile.cuh"
@@ -50,7 +50,7 @@ class AttentionBlock {
   static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0 && kKeys <= kThreads);
 
  public:
-  DEVICE_MEMBER AttentionBlock(const AttentionParams& params)
+  METHOD AttentionBlock(const AttentionParams& params)
       : params_(params),
         work_(params.works[block_index_x()]),
         request_(params.requests[work_.request]) {
@@ -60,14 +60,15 @@ class AttentionBlock {
     v_lane_ = right_lane<TileV>(v_);
   }
 
-  DEVICE_MEMBER void run() {
+  METHOD void run() {
     const KeyRange first = visible(work_.row_begin), last = visible(work_.row_end - 1);
     seen_ = {first.begin, last.end};
     const KeyRange by_all = {last.begin, first.end};
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
-      for (int n = 0; n < kOutTiles; n++) out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
+      for (int n = 0; n < kOutTiles; n++)
+        out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
     if (seen_.begin < seen_.end) {
       int key = seen_.begin / kKeys * kKeys, stage = 0;
       keep(find_row(key), 0);
@@ -94,20 +95,24 @@ class AttentionBlock {
   }
 
  private:
-  static DEVICE_MEMBER AttentionShared<kVariant>& shared() {
+  static METHOD AttentionShared<kVariant>& shared() {
     return *shared_base<AttentionShared<kVariant>>();
   }
-  DEVICE_MEMBER int warp_row() const { return static_cast<int>(warp_index()) * kWarpRows; }
+  METHOD int warp_row() const {
+    return static_cast<int>(warp_index()) * kWarpRows;
+  }
   // Row of the work that half `half` of row tile m is, in this lane.
-  DEVICE_MEMBER int row_of(int m, int half) const {
+  METHOD int row_of(int m, int half) const {
     return work_.row_begin + warp_row() + 16 * m + 8 * half + static_cast<int>(lane_index()) / 4;
   }
-  DEVICE_MEMBER int query_head(int row) const { return work_.kv_head * kGroup + row % kGroup; }
-  DEVICE_MEMBER KeyRange visible(int row) const {
+  METHOD int query_head(int row) const {
+    return work_.kv_head * kGroup + row % kGroup;
+  }
+  METHOD KeyRange visible(int row) const {
     return visible_keys(params_, request_, work_, row / kGroup);
   }
 
-  DEVICE_MEMBER void copy_queries() {
+  METHOD void copy_queries() {
     copy_rows<kThreads, kRows, kDimQk>(q_, params_.q, [&](int i) -> const u8* {
       const int row = work_.row_begin + i;
       if (row >= work_.row_end) return nullptr;
@@ -119,7 +124,7 @@ class AttentionBlock {
     i64 k, v;
   };
   // Of the key that this thread looks after.
-  DEVICE_MEMBER KeyRow find_row(int key) const {
+  METHOD KeyRow find_row(int key) const {
     key += static_cast<int>(thread_index());
     if (static_cast<int>(thread_index()) >= kKeys || key < seen_.begin || key >= seen_.end)
       return {-1, -1};
@@ -133,12 +138,12 @@ class AttentionBlock {
             page * params_.v_page_stride + slot * params_.v_token_stride +
                 work_.kv_head * params_.v_head_stride};
   }
-  DEVICE_MEMBER void keep(KeyRow row, int stage) {
+  METHOD void keep(KeyRow row, int stage) {
     if (thread_index() >= kKeys) return;
     shared().rows[stage].k[thread_index()] = row.k;
     shared().rows[stage].v[thread_index()] = row.v;
   }
-  DEVICE_MEMBER void copy_block(int stage) {
+  METHOD void copy_block(int stage) {
     copy_rows<kThreads, kKeys, kDimQk>(k_ + stage * sizeof(TileK), params_.k, [&](int i) {
       const i64 offset = shared().rows[stage].k[i];
       return offset < 0 ? nullptr : params_.k + offset;
@@ -149,7 +154,7 @@ class AttentionBlock {
     });
   }
 
-  DEVICE_MEMBER void score(int stage) {
+  METHOD void score(int stage) {
     const u32 k = k_lane_ + stage * sizeof(TileK);
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
@@ -174,15 +179,16 @@ class AttentionBlock {
 
   // body(m, half, tile, index, key) for each score of this lane.
   template <typename Body>
-  DEVICE_MEMBER void for_each_score(int key, const Body& body) {
+  METHOD void for_each_score(int key, const Body& body) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
-      for (int half = 0; half < 2; half++) body(m, half, key + 2 * static_cast<int>(lane_index() % 4));
+      for (int half = 0; half < 2; half++)
+        body(m, half, key + 2 * static_cast<int>(lane_index() % 4));
   }
 
   // Scores in log2 units: scale, softcap, ALiBi.
-  DEVICE_MEMBER void adjust(int key) {
+  METHOD void adjust(int key) {
     for_each_score(key, [&](int m, int half, int first_key) {
       const int row = row_of(m, half);
       const int position = row / kGroup + request_.kv_len - request_.query_len;
@@ -201,7 +207,7 @@ class AttentionBlock {
         }
     });
   }
-  DEVICE_MEMBER void mask(int key) {
+  METHOD void mask(int key) {
     for_each_score(key, [&](int m, int half, int first_key) {
       const int row = row_of(m, half);
       const KeyRange seen = row < work_.row_end ? visible(row) : KeyRange{0, 0};
@@ -217,7 +223,7 @@ class AttentionBlock {
     });
   }
 
-  DEVICE_MEMBER void weigh() {
+  METHOD void weigh() {
     const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++) {
@@ -231,7 +237,7 @@ class AttentionBlock {
     }
   }
 
-  DEVICE_MEMBER void add_values(int stage) {
+  METHOD void add_values(int stage) {
     const u32 v = v_lane_ + stage * sizeof(TileV);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; step++) {
@@ -249,13 +255,12 @@ class AttentionBlock {
         u32 b[kPart][2];
         load_right<TileV>(b, v, step, n);
 #pragma unroll
-        for (int m = 0; m < kRowTiles; m++)
-          multiply_row<Element>(part<kPart>(out_[m], n), a[m], b);
+        for (int m = 0; m < kRowTiles; m++) multiply_row<Element>(part<kPart>(out_[m], n), a[m], b);
       }
     }
   }
 
-  DEVICE_MEMBER void finish() {
+  METHOD void finish() {
     const int lane = static_cast<int>(lane_index());
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
@@ -297,8 +302,9 @@ class AttentionBlock {
 #pragma unroll
         for (int n = 0; n < kOutTiles; n++)
           if (8 * n < kDimVo)
-            store_global_4(out + 16 * n + lane % 4 * 4,
-                           Element::pack(out_[m][n][2 * half] * norm, out_[m][n][2 * half + 1] * norm));
+            store_global_4(
+                out + 16 * n + lane % 4 * 4,
+                Element::pack(out_[m][n][2 * half] * norm, out_[m][n][2 * half + 1] * norm));
         if (params_.lse && lane % 4 == 0)
           store_global_f32(params_.lse + query_head(row) * params_.lse_head_stride +
                                token * params_.lse_token_stride,

@@ -9,7 +9,6 @@
 #endif
 
 #define DEVICE static __device__ __forceinline__
-#define DEVICE_MEMBER __device__ __forceinline__
 #define METHOD __device__ __forceinline__                  // a member function
 #define GLOBAL __global__                                  // an entry
 #define LAUNCH_BOUNDS(...) __launch_bounds__(__VA_ARGS__)  // threads a block, blocks an SM

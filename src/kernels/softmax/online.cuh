@@ -29,12 +29,12 @@ DEVICE float row_sum(float x) {
 // Running state of one row. Scores are in units of `factor`: 1 / factor of log2 units.
 struct SoftmaxRow {
   float max = -infinity();  // the reference
-  float sum = 0;  // this lane's part
+  float sum = 0;            // this lane's part
 
   // Turns the row's scores in half kHalf of kTiles tiles into weights; returns what the output so
   // far decays by.
   template <int kHalf, int kTiles>
-  DEVICE_MEMBER float weigh(float (&scores)[kTiles][4], float factor) {
+  METHOD float weigh(float (&scores)[kTiles][4], float factor) {
     float top = max;
 #pragma unroll
     for (int n = 0; n < kTiles; n++)

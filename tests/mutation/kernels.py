@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Changes device text in ways that must not pass, one at a time, and fails if a test program
+does not notice.
+
+usage: kernels.py BUILD PROGRAM SOURCE KERNEL_FOLDER [NAME...]
+
+BUILD is a configured Ninja build; PROGRAM a test that links the object of SOURCE, which includes
+the device text. Each mutant is a copy of KERNEL_FOLDER with one edit of MUTANTS; SOURCE is compiled
+against it and linked in place of its object, and the program is run.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# name: (file, text that occurs once, what takes its place).
+MUTANTS = {
+    "block_not_waited_for": (
+        "prefill/attention_sm80.cuh",
+        "copy_async_wait<0>();",
+        "copy_async_wait<1>();",
+    ),
+    "block_without_barrier": (
+        "prefill/attention_sm80.cuh",
+        "sync_block();  // the block is there",
+        "// the block is there",
+    ),
+    "rows_without_barrier": (
+        "prefill/attention_sm80.cuh",
+        "keep(find_row(key + kKeys), 1);\n      sync_block();",
+        "keep(find_row(key + kKeys), 1);",
+    ),
+    "next_block_over_this_one": (
+        "prefill/attention_sm80.cuh",
+        "copy_block(stage ^ 1);",
+        "copy_block(stage);",
+    ),
+    "rows_of_the_wrong_block": (
+        "prefill/attention_sm80.cuh",
+        "keep(row, stage);",
+        "keep(row, stage ^ 1);",
+    ),
+    "rows_one_block_late": (
+        "prefill/attention_sm80.cuh",
+        "find_row(key + 2 * kKeys)",
+        "find_row(key + kKeys)",
+    ),
+    "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
+    "mask_not_at_the_end": ("prefill/attention_sm80.cuh", " || key + kKeys > by_all.end", ""),
+    "mask_shifted_by_one": ("prefill/attention_sm80.cuh", "at < seen.end;", "at <= seen.end;"),
+    "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
+    "page_tails_read": (
+        "prefill/attention_sm80.cuh",
+        "key < seen_.begin || key >= seen_.end)",
+        "key < seen_.begin)",
+    ),
+    "page_of_the_key_before": (
+        "prefill/attention_sm80.cuh",
+        "request_.first_page + key / kVariant.page_size",
+        "request_.first_page + (key > 0 ? key - 1 : 0) / kVariant.page_size",
+    ),
+    "rows_behind_the_work_written": (
+        "prefill/attention_sm80.cuh",
+        "if (row >= work_.row_end) continue;",
+        "if (row > work_.row_end) continue;",
+    ),
+    "sink_in_every_part": (
+        "prefill/attention_sm80.cuh",
+        "kVariant.sinks && !partial &&",
+        "kVariant.sinks &&",
+    ),
+    "output_not_rescaled": ("prefill/attention_sm80.cuh", "out_[m][n][i] *= decay[i / 2];", ";"),
+    "rescaled_by_the_other_row": (
+        "prefill/attention_sm80.cuh",
+        "out_[m][n][i] *= decay[i / 2];",
+        "out_[m][n][i] *= decay[1 - i / 2];",
+    ),
+    "sum_not_rescaled": ("softmax/online.cuh", "sum = fmaf(sum, decay, total);", "sum += total;"),
+    "maximum_of_two_lanes": (
+        "softmax/online.cuh",
+        "return fmaxf(x, shuffle_xor(x, 2));",
+        "return x;",
+    ),
+    "swizzle_of_loads_alone": (
+        "copy/tile.cuh",
+        "copy_async_16(tile + T::offset(row, chunk)",
+        "copy_async_16(tile + T::kRowBytes * row + 16 * chunk",
+    ),
+    "columns_behind_the_head_not_cleared": (
+        "copy/tile.cuh",
+        "kUsedChunks = round_up(kChunks, 2)",
+        "kUsedChunks = kChunks",
+    ),
+    "right_operand_not_transposed": (
+        "mma/tile_products.cuh",
+        "load_matrices_transposed(r, T::further(lane, 16 * step, first + n));",
+        "load_matrices(r, T::further(lane, 16 * step, first + n));",
+    ),
+    "window_one_key_short": (
+        "variant/visible.cuh",
+        "position - params.window_left)",
+        "position - params.window_left + 1)",
+    ),
+    "top_left_alignment": ("variant/visible.cuh", " + request.kv_len - request.query_len;", ";"),
+}
+
+
+def command_of(build, source):
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if pathlib.Path(entry["file"]).resolve() == source:
+            return entry["command"], pathlib.Path(entry["directory"])
+    sys.exit(f"{source} is not compiled in {build}")
+
+
+def link_command(build, program):
+    listed = subprocess.run(
+        ["ninja", "-t", "commands", program], cwd=build, capture_output=True, text=True, check=True
+    )
+    return next(
+        line for line in reversed(listed.stdout.splitlines()) if f"-o bin/{program}" in line
+    )
+
+
+class Mutation:
+    def __init__(self, build, program, source, kernels):
+        self.program, self.kernels, self.build = program, kernels, build
+        self.compile, self.directory = command_of(build, source)
+        self.object = shlex.split(self.compile)[shlex.split(self.compile).index("-o") + 1]
+        self.link = link_command(build, program)
+
+    # None if the program notices, else why not.
+    def survives(self, name, folder):
+        file, before, after = MUTANTS[name]
+        text = (self.kernels / file).read_text()
+        if text.count(before) != 1:
+            return f"{file} has its text {text.count(before)} times, not once"
+        shutil.copytree(self.kernels, folder / "kernels")
+        (folder / "kernels" / file).write_text(text.replace(before, after))
+        made, program = folder / "mutant.o", folder / self.program
+        compile_it = self.compile.replace(f"-I{self.kernels}", f"-I{folder / 'kernels'}")
+        compile_it = compile_it.replace(f"-o {self.object}", f"-o {made}").replace("-O3", "-O1")
+        if (
+            subprocess.run(
+                compile_it, shell=True, cwd=self.directory, capture_output=True
+            ).returncode
+            != 0
+        ):
+            return "does not compile"
+        link = self.link.replace(self.object, str(made)).replace(
+            f"-o bin/{self.program}", f"-o {program}"
+        )
+        subprocess.run(link, shell=True, cwd=self.build, capture_output=True, check=True)
+        try:
+            run = subprocess.run([program, "--gtest_brief=1"], capture_output=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return "runs for more than two minutes"
+        return "passes every test" if run.returncode == 0 else None
+
+
+def main():
+    build, program, source, kernels = sys.argv[1:5]
+    mutation = Mutation(
+        pathlib.Path(build).resolve(),
+        program,
+        pathlib.Path(source).resolve(),
+        pathlib.Path(kernels).resolve(),
+    )
+    names = sys.argv[5:] or list(MUTANTS)
+
+    def judge(name):
+        with tempfile.TemporaryDirectory() as folder:
+            return name, mutation.survives(name, pathlib.Path(folder))
+
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, why in pool.map(judge, names):
+            print(f"{name}: {'killed' if why is None else why}", flush=True)
+            bad += why is not None
+    print(f"{len(names) - bad} of {len(names)} mutants killed")
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

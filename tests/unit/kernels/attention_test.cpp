@@ -1,0 +1,284 @@
+// The attention kernels on the emulator against attention in double precision.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "attention_kernel.hpp"
+#include "core/float16.hpp"
+
+namespace rapt::emulator {
+namespace {
+
+using device::AttentionParams;
+using device::AttentionRequest;
+using device::AttentionVariant;
+using device::AttentionWork;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kKvHeads = 2;
+
+struct Step {
+  std::vector<int> query_lens, kv_lens;
+  int window_left = -1, window_right = 0;
+  int num_parts = 1;  // of a row's keys
+  bool fp16 = false;
+};
+
+// A step's tensors in the emulator's memory: page tails, an unused page and what lies behind the
+// last query are NaN.
+class Attention {
+ public:
+  Attention(int variant, const Step& step)
+      : index_(variant), variant_(kAttentionVariants[variant]), step_(step) {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::span<uint16_t> row) {
+      for (uint16_t& x : row) x = narrow(normal(random));
+    };
+    make_requests(random);
+    const int heads = num_heads();
+    q_ = memory_.allocate<uint16_t>(num_tokens_ * heads * variant_.head_dim_qk, "q");
+    fill(q_);
+    k_ = memory_.allocate<uint16_t>(num_rows_ * kKvHeads * variant_.head_dim_qk, "k");
+    v_ = memory_.allocate<uint16_t>(num_rows_ * kKvHeads * variant_.head_dim_vo, "v");
+    for (const AttentionRequest& request : requests_)
+      for (int key = 0; key < request.kv_len; key++)
+        for (int head = 0; head < kKvHeads; head++) {
+          fill(k_.subspan(place(request, key, head) * variant_.head_dim_qk, variant_.head_dim_qk));
+          fill(v_.subspan(place(request, key, head) * variant_.head_dim_vo, variant_.head_dim_vo));
+        }
+    out_ = memory_.allocate<uint16_t>((num_tokens_ + 1) * heads * variant_.head_dim_vo, "out");
+    lse_ = memory_.allocate<float>(heads * num_tokens_, "lse");
+    slopes_ = memory_.allocate<float>(heads, "alibi_slopes");
+    sinks_ = memory_.allocate<float>(heads, "sinks");
+    for (int head = 0; head < heads; head++) {
+      slopes_[head] = 0.05f * static_cast<float>(head + 1);
+      sinks_[head] = normal(random);
+    }
+    mask_ = memory_.allocate<uint8_t>((num_bits_ + 7) / 8, "custom_mask");
+    for (uint8_t& byte : mask_) byte = static_cast<uint8_t>(random());
+    make_works();
+  }
+
+  void run(const Options& options) {
+    const AttentionVariant& v = variant_;
+    AttentionParams params{};
+    params.works = works_.data();
+    params.requests = requests_.data();
+    params.page_ids = page_ids_.data();
+    params.q = bytes(q_), params.k = bytes(k_), params.v = bytes(v_);
+    params.out = const_cast<unsigned char*>(bytes(out_));
+    params.lse = lse_.data();
+    params.partial_out = partial_out_.data(), params.partial_lse = partial_lse_.data();
+    params.alibi_slopes = slopes_.data(), params.sinks = sinks_.data();
+    params.custom_mask = mask_.data();
+    params.q_head_stride = 2 * v.head_dim_qk;
+    params.q_token_stride = num_heads() * params.q_head_stride;
+    params.k_head_stride = 2 * v.head_dim_qk;
+    params.k_token_stride = kKvHeads * params.k_head_stride;
+    params.k_page_stride = v.page_size * params.k_token_stride;
+    params.v_head_stride = 2 * v.head_dim_vo;
+    params.v_token_stride = kKvHeads * params.v_head_stride;
+    params.v_page_stride = v.page_size * params.v_token_stride;
+    params.out_head_stride = 2 * v.head_dim_vo;
+    params.out_token_stride = num_heads() * params.out_head_stride;
+    params.lse_head_stride = num_tokens_, params.lse_token_stride = 1;
+    params.window_left = step_.window_left, params.window_right = step_.window_right;
+    params.scale = scale();
+    params.softcap = kSoftcap;
+    params.out_scale = 1;
+    run_attention(memory_, options, index_, step_.fp16, static_cast<uint32_t>(works_.size()),
+                  params);
+  }
+
+  // Compares every row, and what must not have been written.
+  void check() const {
+    for (const AttentionRequest& request : requests_)
+      for (int i = 0; i < request.query_len; i++)
+        for (int head = 0; head < num_heads(); head++) check_row(request, i, head);
+    const size_t end = static_cast<size_t>(num_tokens_) * num_heads() * variant_.head_dim_vo;
+    EXPECT_THAT(out_.subspan(end), testing::Each(0xffff));
+  }
+
+ private:
+  static constexpr float kSoftcap = 3;
+  // bf16 has 8 bits: a weight and a result are off by 2^-9 of the largest value each.
+  static constexpr double kMaxError = 0.02, kMaxLseError = 2e-5;
+
+  int num_heads() const { return kKvHeads * variant_.group; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(variant_.head_dim_qk)); }
+  uint16_t narrow(float x) const { return step_.fp16 ? float_to_float16(x) : float_to_bfloat16(x); }
+  double widen(uint16_t bits) const {
+    return step_.fp16 ? float16_to_float(bits) : bfloat16_to_float(bits);
+  }
+  template <typename T>
+  static const unsigned char* bytes(std::span<T> data) {
+    return reinterpret_cast<const unsigned char*>(data.data());
+  }
+  // Where keys are cut, a sink joins when their parts are merged: not in the kernel.
+  bool has_sinks() const { return variant_.sinks && step_.num_parts == 1; }
+  // Of a key's row of a head in k_ and v_, in rows.
+  size_t place(const AttentionRequest& request, int key, int head) const {
+    size_t row = static_cast<size_t>(request.kv_start) + key;
+    if (const int size = variant_.page_size)
+      row = static_cast<size_t>(page_ids_[request.first_page + key / size]) * size + key % size;
+    return row * kKvHeads + head;
+  }
+
+  void make_requests(std::mt19937& random) {
+    const size_t count = step_.query_lens.size();
+    requests_ = memory_.allocate<AttentionRequest>(count, "requests");
+    std::vector<int> ids;
+    for (size_t b = 0; b < count; b++) {
+      const int query_len = step_.query_lens[b], kv_len = step_.kv_lens[b];
+      requests_[b] = {num_tokens_, query_len, kv_len, num_rows_, std::ssize(ids), num_bits_};
+      num_tokens_ += query_len;
+      num_bits_ += static_cast<long long>(query_len) * kv_len;
+      if (variant_.page_size == 0) num_rows_ += kv_len;
+      for (int key = 0; variant_.page_size && key < kv_len; key += variant_.page_size)
+        ids.push_back(static_cast<int>(ids.size()));
+    }
+    std::shuffle(ids.begin(), ids.end(), random);
+    if (variant_.page_size) num_rows_ = (static_cast<int>(ids.size()) + 1) * variant_.page_size;
+    page_ids_ = memory_.allocate<int>(ids.size(), "page_ids");
+    std::copy(ids.begin(), ids.end(), page_ids_.begin());
+  }
+
+  void make_works() {
+    std::vector<AttentionWork> works;
+    long long partial = 0;
+    for (int b = 0; b < static_cast<int>(requests_.size()); b++)
+      for (int head = 0; head < kKvHeads; head++) {
+        const int rows = requests_[b].query_len * variant_.group, kv_len = requests_[b].kv_len;
+        for (int row = 0; row < rows; row += variant_.tile_rows)
+          for (int part = 0; part < step_.num_parts; part++) {
+            const int row_end = std::min(rows, row + variant_.tile_rows);
+            works.push_back({b, head, row, row_end, kv_len * part / step_.num_parts,
+                             kv_len * (part + 1) / step_.num_parts,
+                             step_.num_parts > 1 ? partial : -1});
+            if (step_.num_parts > 1) partial += row_end - row;
+          }
+      }
+    works_ = memory_.allocate<AttentionWork>(works.size(), "works");
+    std::copy(works.begin(), works.end(), works_.begin());
+    partial_out_ = memory_.allocate<float>(partial * variant_.head_dim_vo, "partial_out");
+    partial_lse_ = memory_.allocate<float>(partial, "partial_lse");
+  }
+
+  bool sees(const AttentionRequest& request, int i, int key) const {
+    const int position = i + request.kv_len - request.query_len;
+    if (step_.window_right >= 0 && key > position + step_.window_right) return false;
+    if (step_.window_left >= 0 && key < position - step_.window_left) return false;
+    const long long bit = request.mask_bit + static_cast<long long>(i) * request.kv_len + key;
+    return !variant_.custom_mask || (mask_[bit / 8] >> (bit % 8) & 1);
+  }
+
+  void check_row(const AttentionRequest& request, int i, int head) const {
+    const AttentionVariant& v = variant_;
+    const size_t token = static_cast<size_t>(request.query_start) + i;
+    double sum = has_sinks() ? std::exp(double{sinks_[head]}) : 0;
+    std::vector<double> expected(v.head_dim_vo);
+    for (int key = 0; key < request.kv_len; key++) {
+      if (!sees(request, i, key)) continue;
+      const size_t row = place(request, key, head / v.group);
+      double score = 0;
+      for (int d = 0; d < v.head_dim_qk; d++)
+        score += widen(q_[(token * num_heads() + head) * v.head_dim_qk + d]) *
+                 widen(k_[row * v.head_dim_qk + d]);
+      score *= scale();
+      if (v.softcap) score = kSoftcap * std::tanh(score / kSoftcap);
+      if (v.alibi)
+        score -= slopes_[head] * std::abs(key - (i + request.kv_len - request.query_len));
+      const double weight = std::exp(score);
+      sum += weight;
+      for (int d = 0; d < v.head_dim_vo; d++)
+        expected[d] += weight * widen(v_[row * v.head_dim_vo + d]);
+    }
+    double lse = lse_[head * num_tokens_ + token];
+    std::vector<double> out(v.head_dim_vo);
+    for (int d = 0; d < v.head_dim_vo; d++)
+      out[d] = widen(out_[(token * num_heads() + head) * v.head_dim_vo + d]);
+    if (step_.num_parts > 1) merge_parts(request, i, head, out, lse);
+    SCOPED_TRACE(testing::Message() << "token " << token << " head " << head);
+    if (sum == 0) {
+      EXPECT_EQ(lse, -kInfinity);
+    } else {
+      EXPECT_NEAR(lse, std::log(sum), kMaxLseError);
+    }
+    for (int d = 0; d < v.head_dim_vo; d++)
+      ASSERT_NEAR(out[d], sum == 0 ? 0 : expected[d] / sum, kMaxError) << "element " << d;
+  }
+
+  void merge_parts(const AttentionRequest& request, int i, int head, std::vector<double>& out,
+                   double& lse) const {
+    const int row = i * variant_.group + head % variant_.group;
+    std::fill(out.begin(), out.end(), 0);
+    double sum = 0;
+    for (const AttentionWork& work : works_) {
+      if (&requests_[work.request] != &request || work.kv_head != head / variant_.group ||
+          row < work.row_begin || row >= work.row_end)
+        continue;
+      const long long index = work.partial + row - work.row_begin;
+      const double weight = std::exp(double{partial_lse_[index]});
+      sum += weight;
+      for (int d = 0; d < variant_.head_dim_vo; d++)
+        out[d] += weight * partial_out_[index * variant_.head_dim_vo + d];
+    }
+    for (double& x : out) x = sum == 0 ? 0 : x / sum;
+    lse = std::log(sum);
+  }
+
+  const int index_;
+  const AttentionVariant variant_;
+  const Step step_;
+  Memory memory_;
+  int num_tokens_ = 0, num_rows_ = 0;
+  long long num_bits_ = 0;
+  std::span<AttentionRequest> requests_;
+  std::span<AttentionWork> works_;
+  std::span<int> page_ids_;
+  std::span<uint16_t> q_, k_, v_, out_;
+  std::span<float> lse_, partial_out_, partial_lse_, slopes_, sinks_;
+  std::span<uint8_t> mask_;
+};
+
+class EveryVariant : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(AttentionSm80, EveryVariant,
+                         testing::Range(0, static_cast<int>(std::size(kAttentionVariants))));
+
+void expect_right(int variant, const Step& step, const Options& options = {}) {
+  Attention attention(variant, step);
+  attention.run(options);
+  attention.check();
+}
+
+TEST_P(EveryVariant, is_right_for_a_mixed_batch) {
+  for (const bool fp16 : {false, true})
+    expect_right(GetParam(),
+                 {.query_lens = {9, 1, 0, 30}, .kv_lens = {40, 33, 5, 61}, .fp16 = fp16});
+}
+TEST_P(EveryVariant, is_right_both_ways) {
+  expect_right(GetParam(), {{5, 17}, {33, 70}, -1, -1});
+}
+TEST_P(EveryVariant, is_right_within_a_window) {
+  expect_right(GetParam(), {{3, 25}, {70, 90}, 11, 0});
+  expect_right(GetParam(), {{3, 25}, {70, 90}, 6, 4});
+}
+TEST_P(EveryVariant, is_right_where_rows_see_no_key) {
+  expect_right(GetParam(), {{12, 4}, {5, 0}});
+}
+TEST_P(EveryVariant, parts_of_the_keys_merge_to_the_whole) {
+  expect_right(GetParam(), {.query_lens = {4, 1}, .kv_lens = {100, 66}, .num_parts = 3});
+}
+TEST_P(EveryVariant, is_right_under_every_schedule) {
+  for (uint64_t seed = 1; seed < 6; seed++)
+    expect_right(GetParam(), {{6, 11}, {50, 75}}, {.seed = seed});
+}
+
+}  // namespace
+}  // namespace rapt::emulator
