@@ -18,95 +18,150 @@ import subprocess
 import sys
 import tempfile
 
-# name: (file, text that occurs once, what takes its place).
+# By test program; name: (file, text that occurs once, what takes its place).
 MUTANTS = {
-    "block_not_waited_for": (
-        "prefill/attention_sm80.cuh",
-        "copy_async_wait<0>();",
-        "copy_async_wait<1>();",
-    ),
-    "block_without_barrier": (
-        "prefill/attention_sm80.cuh",
-        "sync_block();  // the block is there",
-        "// the block is there",
-    ),
-    "rows_without_barrier": (
-        "prefill/attention_sm80.cuh",
-        "keep(find_row(key + kKeys), 1);\n      sync_block();",
-        "keep(find_row(key + kKeys), 1);",
-    ),
-    "next_block_over_this_one": (
-        "prefill/attention_sm80.cuh",
-        "copy_block(stage ^ 1);",
-        "copy_block(stage);",
-    ),
-    "rows_of_the_wrong_block": (
-        "prefill/attention_sm80.cuh",
-        "keep(row, stage);",
-        "keep(row, stage ^ 1);",
-    ),
-    "rows_one_block_late": (
-        "prefill/attention_sm80.cuh",
-        "find_row(key + 2 * kKeys)",
-        "find_row(key + kKeys)",
-    ),
-    "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
-    "mask_not_at_the_end": ("prefill/attention_sm80.cuh", " || key + kKeys > by_all.end", ""),
-    "mask_shifted_by_one": ("prefill/attention_sm80.cuh", "at < seen.end;", "at <= seen.end;"),
-    "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
-    "page_tails_read": (
-        "prefill/attention_sm80.cuh",
-        "key < seen_.begin || key >= seen_.end)",
-        "key < seen_.begin)",
-    ),
-    "page_of_the_key_before": (
-        "prefill/attention_sm80.cuh",
-        "request_.first_page + key / kVariant.page_size",
-        "request_.first_page + (key > 0 ? key - 1 : 0) / kVariant.page_size",
-    ),
-    "rows_behind_the_work_written": (
-        "prefill/attention_sm80.cuh",
-        "if (row >= work_.row_end) continue;",
-        "if (row > work_.row_end) continue;",
-    ),
-    "sink_in_every_part": (
-        "prefill/attention_sm80.cuh",
-        "kVariant.sinks && !partial &&",
-        "kVariant.sinks &&",
-    ),
-    "output_not_rescaled": ("prefill/attention_sm80.cuh", "out_[m][n][i] *= decay[i / 2];", ";"),
-    "rescaled_by_the_other_row": (
-        "prefill/attention_sm80.cuh",
-        "out_[m][n][i] *= decay[i / 2];",
-        "out_[m][n][i] *= decay[1 - i / 2];",
-    ),
-    "sum_not_rescaled": ("softmax/online.cuh", "sum = fmaf(sum, decay, total);", "sum += total;"),
-    "maximum_of_two_lanes": (
-        "softmax/online.cuh",
-        "return fmaxf(x, shuffle_xor(x, 2));",
-        "return x;",
-    ),
-    "swizzle_of_loads_alone": (
-        "copy/tile.cuh",
-        "copy_async_16(tile + T::offset(row, chunk)",
-        "copy_async_16(tile + T::kRowBytes * row + 16 * chunk",
-    ),
-    "columns_behind_the_head_not_cleared": (
-        "copy/tile.cuh",
-        "kUsedChunks = round_up(kChunks, 2)",
-        "kUsedChunks = kChunks",
-    ),
-    "right_operand_not_transposed": (
-        "mma/tile_products.cuh",
-        "load_matrices_transposed(r, T::further(lane, 16 * step, first + n));",
-        "load_matrices(r, T::further(lane, 16 * step, first + n));",
-    ),
-    "window_one_key_short": (
-        "variant/visible.cuh",
-        "position - params.window_left)",
-        "position - params.window_left + 1)",
-    ),
-    "top_left_alignment": ("variant/visible.cuh", " + request.kv_len - request.query_len;", ";"),
+    "attention_kernel_test": {
+        "block_not_waited_for": (
+            "prefill/attention_sm80.cuh",
+            "copy_async_wait<0>();",
+            "copy_async_wait<1>();",
+        ),
+        "block_without_barrier": (
+            "prefill/attention_sm80.cuh",
+            "sync_block();  // the block is there",
+            "// the block is there",
+        ),
+        "rows_without_barrier": (
+            "prefill/attention_sm80.cuh",
+            "keep(find_row(key + kKeys), 1);\n      sync_block();",
+            "keep(find_row(key + kKeys), 1);",
+        ),
+        "next_block_over_this_one": (
+            "prefill/attention_sm80.cuh",
+            "copy_block(stage ^ 1);",
+            "copy_block(stage);",
+        ),
+        "rows_of_the_wrong_block": (
+            "prefill/attention_sm80.cuh",
+            "keep(row, stage);",
+            "keep(row, stage ^ 1);",
+        ),
+        "rows_one_block_late": (
+            "prefill/attention_sm80.cuh",
+            "find_row(key + 2 * kKeys)",
+            "find_row(key + kKeys)",
+        ),
+        "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
+        "mask_not_at_the_end": ("prefill/attention_sm80.cuh", " || key + kKeys > by_all.end", ""),
+        "mask_shifted_by_one": ("prefill/attention_sm80.cuh", "at < seen.end;", "at <= seen.end;"),
+        "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
+        "page_tails_read": (
+            "prefill/attention_sm80.cuh",
+            "key < seen_.begin || key >= seen_.end)",
+            "key < seen_.begin)",
+        ),
+        "page_of_the_key_before": (
+            "prefill/attention_sm80.cuh",
+            "request_.first_page + key / kVariant.page_size",
+            "request_.first_page + (key > 0 ? key - 1 : 0) / kVariant.page_size",
+        ),
+        "rows_behind_the_work_written": (
+            "prefill/attention_sm80.cuh",
+            "if (row >= work_.row_end) continue;",
+            "if (row > work_.row_end) continue;",
+        ),
+        "sink_in_every_part": (
+            "prefill/attention_sm80.cuh",
+            "kVariant.sinks && !partial &&",
+            "kVariant.sinks &&",
+        ),
+        "output_not_rescaled": (
+            "prefill/attention_sm80.cuh",
+            "out_[m][n][i] *= decay[i / 2];",
+            ";",
+        ),
+        "rescaled_by_the_other_row": (
+            "prefill/attention_sm80.cuh",
+            "out_[m][n][i] *= decay[i / 2];",
+            "out_[m][n][i] *= decay[1 - i / 2];",
+        ),
+        "sum_not_rescaled": (
+            "softmax/online.cuh",
+            "sum = fmaf(sum, decay, total);",
+            "sum += total;",
+        ),
+        "maximum_of_two_lanes": (
+            "softmax/online.cuh",
+            "lanes_max<kRowLanes>(top)",
+            "lanes_max<kRowLanes / 2>(top)",
+        ),
+        "swizzle_of_loads_alone": (
+            "copy/tile.cuh",
+            "copy_async_16(tile + T::offset(row, chunk)",
+            "copy_async_16(tile + T::kRowBytes * row + 16 * chunk",
+        ),
+        "columns_behind_the_head_not_cleared": (
+            "copy/tile.cuh",
+            "kUsedChunks = round_up(kChunks, 2)",
+            "kUsedChunks = kChunks",
+        ),
+        "right_operand_not_transposed": (
+            "mma/tile_products.cuh",
+            "load_matrices_transposed(r, T::further(lane, 16 * step, first + n));",
+            "load_matrices(r, T::further(lane, 16 * step, first + n));",
+        ),
+        "window_one_key_short": (
+            "variant/visible.cuh",
+            "position - params.window_left)",
+            "position - params.window_left + 1)",
+        ),
+        "top_left_alignment": (
+            "variant/visible.cuh",
+            " + request.kv_len - request.query_len;",
+            ";",
+        ),
+    },
+    "cache_kernels_test": {
+        "parts_without_keys_weighed": ("merge/merge.cuh", "if (lse == -infinity()) continue;", ""),
+        "infinite_part_weighed": (
+            "merge/merge.cuh",
+            "lse == infinity() ? -infinity() : lse * kLog2E",
+            "lse * kLog2E",
+        ),
+        "sink_not_in_the_sum": ("merge/merge.cuh", " : exp2_fast(sink - reference))", " : 0)"),
+        "sink_not_in_the_maximum": ("merge/merge.cuh", "top = fmaxf(top, sink);", ""),
+        "parts_of_the_next_row": (
+            "merge/merge.cuh",
+            "(row.partial + part * row.part_stride) * params.head_dim",
+            "(row.partial + part) * params.head_dim",
+        ),
+        "lse_in_log2": (
+            "merge/merge.cuh",
+            "(reference + log2_fast(sum)) * kLn2",
+            "(reference + log2_fast(sum))",
+        ),
+        "rows_behind_the_last_merged": (
+            "merge/merge.cuh",
+            "if (index >= params.num_rows) return;",
+            "",
+        ),
+        "negative_slots_written": ("cache/write_kv.cuh", "if (slot < 0) return;", ""),
+        "offset_of_the_token": (
+            "cache/write_kv.cuh",
+            "slot % params.page_size;",
+            "token % params.page_size;",
+        ),
+        "last_chunk_not_written": (
+            "cache/write_kv.cuh",
+            "params.num_heads * chunks;",
+            "params.num_heads * chunks - 1;",
+        ),
+        "heads_where_the_source_has_them": (
+            "cache/write_kv.cuh",
+            "to + head * cache_head_stride",
+            "to + head * (cache_head_stride > 0 ? head_stride : 0)",
+        ),
+    },
 }
 
 
@@ -135,7 +190,7 @@ class Mutation:
 
     # None if the program notices, else why not.
     def survives(self, name, folder):
-        file, before, after = MUTANTS[name]
+        file, before, after = MUTANTS[self.program][name]
         text = (self.kernels / file).read_text()
         if text.count(before) != 1:
             return f"{file} has its text {text.count(before)} times, not once"
@@ -170,7 +225,7 @@ def main():
         pathlib.Path(source).resolve(),
         pathlib.Path(kernels).resolve(),
     )
-    names = sys.argv[5:] or list(MUTANTS)
+    names = sys.argv[5:] or list(MUTANTS[program])
 
     def judge(name):
         with tempfile.TemporaryDirectory() as folder:

@@ -268,7 +268,7 @@ class AttentionBlock {
       for (int half = 0; half < 2; half++) {
         const int row = row_of(m, half);
         SoftmaxRow& state = rows_[m][half];
-        float sum = row_sum(state.sum);
+        float sum = lanes_sum<kRowLanes>(state.sum);
         float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E), weight = 1;
         if (top == -infinity()) top = 0;
         const bool partial = work_.partial >= 0;

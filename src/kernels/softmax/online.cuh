@@ -7,8 +7,7 @@
 #pragma once
 
 #include "ptx/math.cuh"
-#include "ptx/threads.cuh"
-#include "variant/visible.cuh"
+#include "softmax/lanes.cuh"
 
 namespace rapt::device {
 
@@ -16,15 +15,7 @@ namespace rapt::device {
 // weights stay below 2^8, which fp32 sums and 16-bit products bear.
 constexpr float kMaxLag = 8;
 
-// Of the four lanes that share a row.
-DEVICE float row_max(float x) {
-  x = fmaxf(x, shuffle_xor(x, 1));
-  return fmaxf(x, shuffle_xor(x, 2));
-}
-DEVICE float row_sum(float x) {
-  x += shuffle_xor(x, 1);
-  return x + shuffle_xor(x, 2);
-}
+constexpr int kRowLanes = 4;  // that share a row
 
 // Running state of one row. Scores are in units of `factor`: 1 / factor of log2 units.
 struct SoftmaxRow {
@@ -39,7 +30,7 @@ struct SoftmaxRow {
 #pragma unroll
     for (int n = 0; n < kTiles; n++)
       top = fmaxf(top, fmaxf(scores[n][2 * kHalf], scores[n][2 * kHalf + 1]));
-    top = row_max(top);
+    top = lanes_max<kRowLanes>(top);
     // -inf - -inf is no number and moves nothing.
     const bool moves = (top - max) * factor > kMaxLag;
     const float before = max;

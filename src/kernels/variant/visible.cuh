@@ -4,10 +4,9 @@
 #include "abi/attention.hpp"
 #include "ptx/copy.cuh"
 #include "ptx/math.cuh"
+#include "softmax/lanes.cuh"
 
 namespace rapt::device {
-
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 struct KeyRange {
   int begin, end;

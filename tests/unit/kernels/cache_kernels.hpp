@@ -1,0 +1,14 @@
+// The kernels beside attention as tests see them.
+#pragma once
+
+#include "emulator/launch.hpp"
+#include "kernels/abi/merge.hpp"
+#include "kernels/abi/write_kv.hpp"
+
+namespace rapt::emulator {
+
+// Results in bf16.
+void run_merge(Memory& memory, const Options& options, const device::MergeParams& params);
+void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params);
+
+}  // namespace rapt::emulator
