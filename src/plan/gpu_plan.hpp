@@ -1,0 +1,57 @@
+// From a batch's lengths to a GPU's list of thread blocks: a pure host function.
+//
+// A tile is tile_rows rows (query tokens times the query heads of a KV head) of a request against
+// the keys that they see. Costs are in nanoseconds of one slot, a thread block's share of an SM:
+// bytes of K and V over its bandwidth, or flops over its rate, whichever takes longer. A tile that
+// takes longer than an equal share of the step has its keys cut, unless the partial results would
+// cost more than the balance is worth. The longest blocks come first, since a GPU starts blocks in
+// order: what is left at the end is short.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/abi/attention.hpp"
+#include "kernels/abi/merge.hpp"
+#include "rapt/batch.hpp"
+#include "rapt/device.hpp"
+#include "rapt/spec.hpp"
+
+namespace rapt::gpu {
+
+// What the planner knows of a GPU and its kernel. Rates are one slot's while all are busy.
+struct Machine {
+  int32_t num_slots = 1;  // thread blocks that run at once
+  double read_bytes_per_ns = 20;
+  double flops_per_ns = 1500;
+  int32_t tile_rows = 128, tile_keys = 32;  // of the kernel
+};
+
+// Nominal rates; being off by a factor that is the same for all work changes nothing.
+// blocks_per_sm: how many of the kernel's blocks an SM holds.
+Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
+                   int32_t tile_keys);
+
+struct WorkList {
+  std::vector<device::AttentionRequest> requests;  // one for each of the batch
+  std::vector<device::AttentionWork> works;        // longest first
+  std::vector<device::MergeRow> merge_rows;        // rows whose keys were cut
+  int64_t num_partial_rows = 0;
+
+  // The planner's own, kept for its capacity.
+  struct Cost {
+    double ns;
+    int32_t work;
+  };
+  std::vector<Cost> order;
+  std::vector<device::AttentionWork> unordered;
+};
+
+// Fills `list`, reusing its memory. `batch` is valid for `spec`; page_table_width is the entries of
+// a request's row of page ids (0: no cache). With spec.batch_invariant each request is cut as if it
+// were alone on a nominal GPU. Throws Error where rows, masks or page ids exceed what a kernel
+// counts.
+void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& machine,
+               int64_t page_table_width, WorkList& list);
+
+}  // namespace rapt::gpu

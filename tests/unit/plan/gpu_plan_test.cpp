@@ -1,0 +1,239 @@
+#include "plan/gpu_plan.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace rapt::gpu {
+namespace {
+
+using device::AttentionWork;
+
+// A batch that owns its lengths; planning reads nothing else of it.
+struct Lengths {
+  std::vector<int32_t> query_start{0}, kv_len, kv_start{0};
+  void add(int32_t query_len, int32_t keys) {
+    query_start.push_back(query_start.back() + query_len);
+    kv_len.push_back(keys);
+    kv_start.push_back(kv_start.back() + keys);
+  }
+  Batch batch() const {
+    Batch batch;
+    batch.query_start = query_start;
+    batch.kv_len = kv_len;
+    batch.kv_start = kv_start;
+    return batch;
+  }
+};
+
+AttentionSpec spec_of(int32_t kv_heads, int32_t group) {
+  AttentionSpec spec;
+  spec.num_query_heads = kv_heads * group;
+  spec.num_kv_heads = kv_heads;
+  spec.head_dim_qk = 128;
+  spec.dtype = DType::kBFloat16;
+  return spec;
+}
+
+// The contract's sentence on what a query sees, written down again.
+bool sees(const AttentionSpec& spec, int64_t i, int64_t j, int64_t query_len, int64_t kv_len) {
+  const int64_t p = i + kv_len - query_len;
+  if (spec.causal.value_or(true) && j > p) return false;
+  if (spec.window.left != -1 && j < p - spec.window.left) return false;
+  return spec.window.right == -1 || j <= p + spec.window.right;
+}
+
+struct Drawn {
+  AttentionSpec spec;
+  Lengths lengths;
+  Machine machine;
+  int64_t page_table_width = 0;
+};
+
+Drawn draw() {
+  Drawn drawn;
+  auto in = [](int low, int high) { return *rc::gen::inRange(low, high + 1); };
+  drawn.spec = spec_of(in(1, 4), in(1, 9));
+  drawn.spec.page_size = *rc::gen::element(0, 1, 16, 48);
+  drawn.page_table_width = drawn.spec.page_size ? in(1, 3000) : 0;
+  drawn.spec.causal = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) drawn.spec.window = {in(-1, 300), in(-1, 20)};
+  drawn.spec.batch_invariant = *rc::gen::arbitrary<bool>();
+  for (int b = in(0, 6); b > 0; b--)
+    drawn.lengths.add(*rc::gen::element(0, 1, 1, 2, 5, in(1, 200)),
+                      *rc::gen::element(0, 1, in(1, 100), in(1, 3000)));
+  // Slow, so that small batches are worth cutting.
+  drawn.machine = {in(1, 300), 0.05, 2, *rc::gen::element(16, 64, 128), *rc::gen::element(32, 64)};
+  return drawn;
+}
+
+WorkList plan(const Drawn& drawn) {
+  WorkList list;
+  plan_work(drawn.lengths.batch(), drawn.spec, drawn.machine, drawn.page_table_width, list);
+  return list;
+}
+
+using RowKey = std::tuple<int, int, int>;  // request, KV head, row
+
+std::map<RowKey, std::vector<const AttentionWork*>> by_row(const WorkList& list) {
+  std::map<RowKey, std::vector<const AttentionWork*>> rows;
+  for (const AttentionWork& work : list.works)
+    for (int row = work.row_begin; row < work.row_end; row++)
+      rows[{work.request, work.kv_head, row}].push_back(&work);
+  return rows;
+}
+
+// The longest any slot works when blocks start in order on the first slot that is free.
+double makespan(const std::vector<double>& ns, int32_t num_slots) {
+  std::vector<double> slots(static_cast<size_t>(num_slots));
+  for (const double block : ns) *std::min_element(slots.begin(), slots.end()) += block;
+  return *std::max_element(slots.begin(), slots.end());
+}
+
+TEST(GpuPlan, covers_every_row_and_visible_key_exactly_once) {
+  ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
+    const Drawn drawn = draw();
+    const WorkList list = plan(drawn);
+    const Batch batch = drawn.lengths.batch();
+    const auto rows = by_row(list);
+    size_t num_rows = 0;
+    for (int32_t b = 0; b < batch.num_requests(); b++)
+      for (int32_t head = 0; head < drawn.spec.num_kv_heads; head++)
+        for (int32_t row = 0; row < batch.query_len(b) * drawn.spec.group(); row++) {
+          num_rows++;
+          const auto found = rows.find({b, head, row});
+          RC_ASSERT(found != rows.end());
+          std::vector<int> times(static_cast<size_t>(batch.kv_len[b]) + 1);
+          for (const AttentionWork* work : found->second) {
+            RC_ASSERT(work->key_begin >= 0 && work->key_end <= batch.kv_len[b]);
+            for (int key = work->key_begin; key < work->key_end; key++) times[key]++;
+          }
+          for (int key = 0; key < batch.kv_len[b]; key++) {
+            const bool seen = sees(drawn.spec, row / drawn.spec.group(), key, batch.query_len(b),
+                                   batch.kv_len[b]);
+            RC_ASSERT((seen ? times[key] == 1 : times[key] <= 1));
+          }
+        }
+    RC_ASSERT(rows.size() == num_rows);
+  }));
+}
+
+TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
+  ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
+    const Drawn drawn = draw();
+    const WorkList list = plan(drawn);
+    std::map<int64_t, RowKey> owner;  // of a partial row
+    for (const auto& [row, works] : by_row(list)) {
+      RC_ASSERT(works.size() == 1 || works[0]->partial >= 0);
+      for (const AttentionWork* work : works) {
+        if (work->partial < 0) continue;
+        const int64_t index = work->partial + std::get<2>(row) - work->row_begin;
+        RC_ASSERT(index < list.num_partial_rows);
+        RC_ASSERT(owner.emplace(index, row).second);
+      }
+    }
+    RC_ASSERT(static_cast<int64_t>(owner.size()) == list.num_partial_rows);
+    const auto group = static_cast<int>(drawn.spec.group());
+    int64_t merged = 0;
+    for (const device::MergeRow& merge : list.merge_rows) {
+      RC_ASSERT(merge.num_parts >= 2);
+      for (int part = 0; part < merge.num_parts; part++, merged++) {
+        const auto [b, head, row] = owner.at(merge.partial + part * merge.part_stride);
+        RC_ASSERT(list.requests[b].query_start + row / group == merge.token);
+        RC_ASSERT(head * group + row % group == merge.query_head);
+      }
+    }
+    RC_ASSERT(merged == list.num_partial_rows);
+  }));
+}
+
+TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
+  ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
+    const Drawn drawn = draw();
+    const WorkList list = plan(drawn);
+    RC_ASSERT(std::is_sorted(list.order.begin(), list.order.end(),
+                             [](const auto& a, const auto& b) { return a.ns > b.ns; }));
+    for (const AttentionWork& work : list.works) {
+      RC_ASSERT(work.row_begin < work.row_end);
+      RC_ASSERT(work.row_end - work.row_begin <= drawn.machine.tile_rows);
+      RC_ASSERT(work.key_begin <= work.key_end);
+      // Pieces of no keys would be merged for nothing.
+      RC_ASSERT(work.partial < 0 || work.key_begin < work.key_end);
+    }
+  }));
+}
+
+TEST(GpuPlan, one_token_keeps_every_slot_busy) {
+  for (const int32_t keys : {100'000, 1'000'000}) {
+    Lengths lengths;
+    lengths.add(1, keys);
+    const Machine machine = machine_of(device_info("h200"), 2, 16, 64);
+    WorkList list;
+    plan_work(lengths.batch(), spec_of(8, 4), machine, 0, list);
+    EXPECT_GE(static_cast<int32_t>(list.works.size()), machine.num_slots * 9 / 10);
+    std::vector<double> ns;
+    double total = 0;
+    for (const WorkList::Cost& cost : list.order) ns.push_back(cost.ns), total += cost.ns;
+    EXPECT_LT(makespan(ns, machine.num_slots), 1.35 * total / machine.num_slots);
+  }
+}
+
+TEST(GpuPlan, long_prefill_is_not_cut) {
+  Lengths lengths;
+  lengths.add(16384, 16384);
+  WorkList list;
+  plan_work(lengths.batch(), spec_of(8, 4), machine_of(device_info("h200"), 2, 128, 32), 0, list);
+  EXPECT_TRUE(list.merge_rows.empty());
+  EXPECT_EQ(list.works.size(), 8u * 16384 * 4 / 128);
+}
+
+TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
+  ASSERT_TRUE(rc::check("alone and beside others", [] {
+    Drawn drawn = draw();
+    drawn.spec.batch_invariant = true;
+    const WorkList together = plan(drawn);
+    for (int32_t b = 0; b < drawn.lengths.batch().num_requests(); b++) {
+      Drawn alone = drawn;
+      alone.lengths = Lengths();
+      const int32_t query_len = static_cast<int32_t>(drawn.lengths.batch().query_len(b));
+      alone.lengths.add(query_len, drawn.lengths.kv_len[b]);
+      alone.machine.num_slots = *rc::gen::inRange(1, 300);
+      using Cut = std::tuple<int, int, int, int, int>;
+      const auto cuts_of = [](const WorkList& list, int request) {
+        std::vector<Cut> cuts;
+        for (const AttentionWork& work : list.works)
+          if (work.request == request)
+            cuts.emplace_back(work.kv_head, work.row_begin, work.row_end, work.key_begin,
+                              work.key_end);
+        std::sort(cuts.begin(), cuts.end());
+        return cuts;
+      };
+      RC_ASSERT(cuts_of(together, b) == cuts_of(plan(alone), 0));
+    }
+  }));
+}
+
+TEST(GpuPlan, requests_know_their_pages_rows_and_mask_bits) {
+  Lengths lengths;
+  lengths.add(2, 5);
+  lengths.add(0, 7);
+  lengths.add(3, 4);
+  AttentionSpec spec = spec_of(2, 1);
+  spec.page_size = 0;
+  WorkList list;
+  plan_work(lengths.batch(), spec, {}, 0, list);
+  EXPECT_EQ(list.requests[2].kv_start, 12);
+  EXPECT_EQ(list.requests[2].query_start, 2);
+  EXPECT_EQ(list.requests[2].mask_bit, 10);
+  spec.page_size = 16;
+  plan_work(lengths.batch(), spec, {}, 9, list);
+  EXPECT_EQ(list.requests[2].first_page, 18);
+  EXPECT_EQ(list.requests[2].kv_start, 0);
+}
+
+}  // namespace
+}  // namespace rapt::gpu
