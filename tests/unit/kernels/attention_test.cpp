@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "attention_kernel.hpp"
+#include "cache_kernels.hpp"
 #include "core/float16.hpp"
+#include "plan/gpu_plan.hpp"
 
 namespace rapt::emulator {
 namespace {
@@ -25,7 +27,7 @@ constexpr int kKvHeads = 2;
 struct Step {
   std::vector<int> query_lens, kv_lens;
   int window_left = -1, window_right = 0;
-  int num_parts = 1;  // of a row's keys
+  int num_slots = 0;  // of a GPU that a plan cuts the keys for; 0: no key is cut
   bool fp16 = false;
 };
 
@@ -94,8 +96,21 @@ class Attention {
     params.out_scale = 1;
     run_attention(memory_, options, index_, step_.fp16, static_cast<uint32_t>(works_.size()),
                   params);
+    if (merge_rows_.empty()) return;
+    device::MergeParams merge{};
+    merge.rows = merge_rows_.data(), merge.num_rows = static_cast<int>(merge_rows_.size());
+    merge.head_dim = v.head_dim_vo;
+    merge.partial_out = partial_out_.data(), merge.partial_lse = partial_lse_.data();
+    merge.sinks = v.sinks ? sinks_.data() : nullptr;
+    merge.out = params.out, merge.lse = params.lse;
+    merge.out_token_stride = params.out_token_stride;
+    merge.out_head_stride = params.out_head_stride;
+    merge.lse_head_stride = params.lse_head_stride;
+    merge.lse_token_stride = params.lse_token_stride;
+    run_merge(memory_, options, merge);
   }
 
+  bool cuts_keys() const { return !merge_rows_.empty(); }
   // Compares every row, and what must not have been written.
   void check() const {
     for (const AttentionRequest& request : requests_)
@@ -120,8 +135,6 @@ class Attention {
   static const unsigned char* bytes(std::span<T> data) {
     return reinterpret_cast<const unsigned char*>(data.data());
   }
-  // Where keys are cut, a sink joins when their parts are merged: not in the kernel.
-  bool has_sinks() const { return variant_.sinks && step_.num_parts == 1; }
   // Of a key's row of a head in k_ and v_, in rows.
   size_t place(const AttentionRequest& request, int key, int head) const {
     size_t row = static_cast<size_t>(request.kv_start) + key;
@@ -149,25 +162,38 @@ class Attention {
     std::copy(ids.begin(), ids.end(), page_ids_.begin());
   }
 
+  // The planner's, for a GPU so slow that a few keys are worth cutting.
   void make_works() {
-    std::vector<AttentionWork> works;
-    long long partial = 0;
-    for (int b = 0; b < static_cast<int>(requests_.size()); b++)
-      for (int head = 0; head < kKvHeads; head++) {
-        const int rows = requests_[b].query_len * variant_.group, kv_len = requests_[b].kv_len;
-        for (int row = 0; row < rows; row += variant_.tile_rows)
-          for (int part = 0; part < step_.num_parts; part++) {
-            const int row_end = std::min(rows, row + variant_.tile_rows);
-            works.push_back({b, head, row, row_end, kv_len * part / step_.num_parts,
-                             kv_len * (part + 1) / step_.num_parts,
-                             step_.num_parts > 1 ? partial : -1});
-            if (step_.num_parts > 1) partial += row_end - row;
-          }
-      }
-    works_ = memory_.allocate<AttentionWork>(works.size(), "works");
-    std::copy(works.begin(), works.end(), works_.begin());
-    partial_out_ = memory_.allocate<float>(partial * variant_.head_dim_vo, "partial_out");
-    partial_lse_ = memory_.allocate<float>(partial, "partial_lse");
+    AttentionSpec spec;
+    spec.num_query_heads = num_heads(), spec.num_kv_heads = kKvHeads;
+    spec.head_dim_qk = variant_.head_dim_qk, spec.head_dim_vo = variant_.head_dim_vo;
+    spec.dtype = DType::kBFloat16;
+    spec.page_size = variant_.page_size;
+    spec.causal = step_.window_right == 0;
+    spec.window = {step_.window_left, step_.window_right};
+    std::vector<int32_t> query_start{0}, kv_start{0};
+    for (size_t b = 0; b < step_.kv_lens.size(); b++) {
+      query_start.push_back(query_start.back() + step_.query_lens[b]);
+      kv_start.push_back(kv_start.back() + step_.kv_lens[b]);
+    }
+    Batch batch;
+    batch.query_start = query_start, batch.kv_len = step_.kv_lens, batch.kv_start = kv_start;
+    gpu::WorkList list;
+    gpu::plan_work(batch, spec,
+                   {std::max(step_.num_slots, 1), step_.num_slots ? 0.001 : 1e9, 1e9,
+                    variant_.tile_rows, variant_.tile_keys},
+                   0, list);
+    works_ = copy<AttentionWork>(list.works, "works");
+    merge_rows_ = copy<device::MergeRow>(list.merge_rows, "merge_rows");
+    partial_out_ =
+        memory_.allocate<float>(list.num_partial_rows * variant_.head_dim_vo, "partial_out");
+    partial_lse_ = memory_.allocate<float>(list.num_partial_rows, "partial_lse");
+  }
+  template <typename T>
+  std::span<T> copy(const std::vector<T>& from, const char* name) {
+    const std::span<T> to = memory_.allocate<T>(from.size(), name);
+    std::copy(from.begin(), from.end(), to.begin());
+    return to;
   }
 
   bool sees(const AttentionRequest& request, int i, int key) const {
@@ -181,7 +207,7 @@ class Attention {
   void check_row(const AttentionRequest& request, int i, int head) const {
     const AttentionVariant& v = variant_;
     const size_t token = static_cast<size_t>(request.query_start) + i;
-    double sum = has_sinks() ? std::exp(double{sinks_[head]}) : 0;
+    double sum = v.sinks ? std::exp(double{sinks_[head]}) : 0;
     std::vector<double> expected(v.head_dim_vo);
     for (int key = 0; key < request.kv_len; key++) {
       if (!sees(request, i, key)) continue;
@@ -199,11 +225,7 @@ class Attention {
       for (int d = 0; d < v.head_dim_vo; d++)
         expected[d] += weight * widen(v_[row * v.head_dim_vo + d]);
     }
-    double lse = lse_[head * num_tokens_ + token];
-    std::vector<double> out(v.head_dim_vo);
-    for (int d = 0; d < v.head_dim_vo; d++)
-      out[d] = widen(out_[(token * num_heads() + head) * v.head_dim_vo + d]);
-    if (step_.num_parts > 1) merge_parts(request, i, head, out, lse);
+    const double lse = lse_[head * num_tokens_ + token];
     SCOPED_TRACE(testing::Message() << "token " << token << " head " << head);
     if (sum == 0) {
       EXPECT_EQ(lse, -kInfinity);
@@ -211,26 +233,9 @@ class Attention {
       EXPECT_NEAR(lse, std::log(sum), kMaxLseError);
     }
     for (int d = 0; d < v.head_dim_vo; d++)
-      ASSERT_NEAR(out[d], sum == 0 ? 0 : expected[d] / sum, kMaxError) << "element " << d;
-  }
-
-  void merge_parts(const AttentionRequest& request, int i, int head, std::vector<double>& out,
-                   double& lse) const {
-    const int row = i * variant_.group + head % variant_.group;
-    std::fill(out.begin(), out.end(), 0);
-    double sum = 0;
-    for (const AttentionWork& work : works_) {
-      if (&requests_[work.request] != &request || work.kv_head != head / variant_.group ||
-          row < work.row_begin || row >= work.row_end)
-        continue;
-      const long long index = work.partial + row - work.row_begin;
-      const double weight = std::exp(double{partial_lse_[index]});
-      sum += weight;
-      for (int d = 0; d < variant_.head_dim_vo; d++)
-        out[d] += weight * partial_out_[index * variant_.head_dim_vo + d];
-    }
-    for (double& x : out) x = sum == 0 ? 0 : x / sum;
-    lse = std::log(sum);
+      ASSERT_NEAR(widen(out_[(token * num_heads() + head) * v.head_dim_vo + d]),
+                  sum == 0 ? 0 : expected[d] / sum, kMaxError)
+          << "element " << d;
   }
 
   const int index_;
@@ -241,6 +246,7 @@ class Attention {
   long long num_bits_ = 0;
   std::span<AttentionRequest> requests_;
   std::span<AttentionWork> works_;
+  std::span<device::MergeRow> merge_rows_;
   std::span<int> page_ids_;
   std::span<uint16_t> q_, k_, v_, out_;
   std::span<float> lse_, partial_out_, partial_lse_, slopes_, sinks_;
@@ -273,7 +279,11 @@ TEST_P(EveryVariant, is_right_where_rows_see_no_key) {
   expect_right(GetParam(), {{12, 4}, {5, 0}});
 }
 TEST_P(EveryVariant, parts_of_the_keys_merge_to_the_whole) {
-  expect_right(GetParam(), {.query_lens = {4, 1}, .kv_lens = {100, 66}, .num_parts = 3});
+  const Step step{.query_lens = {4, 1}, .kv_lens = {200, 150}, .num_slots = 40};
+  Attention attention(GetParam(), step);
+  EXPECT_TRUE(attention.cuts_keys());
+  attention.run({});
+  attention.check();
 }
 TEST_P(EveryVariant, is_right_under_every_schedule) {
   for (uint64_t seed = 1; seed < 6; seed++)
