@@ -9,7 +9,8 @@ struct AttentionVariant {
   int head_dim_qk, head_dim_vo;  // multiples of 8, at most 256
   int group;                     // query heads of a KV head
   int page_size;                 // tokens; 0: K and V without a cache
-  int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of 16
+  int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of step_keys
+  int step_keys;                 // whose scores are in registers at a time; a multiple of 16
   int num_warps;
   // Scores are more than scale * (q . k): scale <= 0, softcap, ALiBi.
   bool scores_in_advance;

@@ -2,9 +2,10 @@
 //
 // A thread block computes one AttentionWork: up to tile_rows rows (query tokens times the query
 // heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp owns
-// tile_rows / num_warps rows, whose scores and outputs live in its registers:
+// tile_rows / num_warps rows, whose outputs and scores, of step_keys keys at a time, live in its
+// registers:
 //
-//   S [rows, tile_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [tile_keys, Dvo],
+//   S [rows, step_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [step_keys, Dvo],
 //
 // while the next block's K and V are copied.
 //
@@ -40,14 +41,16 @@ class AttentionBlock {
   static constexpr int kRows = kVariant.tile_rows, kKeys = kVariant.tile_keys;
   static constexpr int kDimQk = kVariant.head_dim_qk, kDimVo = kVariant.head_dim_vo;
   static constexpr int kWarpRows = kRows / kVariant.num_warps;
-  static constexpr int kRowTiles = kWarpRows / 16, kKeyTiles = kKeys / 8;
+  static constexpr int kRowTiles = kWarpRows / 16, kStepKeys = kVariant.step_keys;
+  static constexpr int kKeyTiles = kStepKeys / 8;
   static constexpr int kStepsQk = ceil_div(kDimQk, 16), kOutTiles = 2 * ceil_div(kDimVo, 16);
   static constexpr int kPart = 2;  // result tiles whose right operand is in registers at a time
   static constexpr bool kInAdvance = kVariant.scores_in_advance;
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;
-  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0 && kKeys <= kThreads);
+  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % kStepKeys == 0 &&
+                kStepKeys % 16 == 0 && kKeys <= kThreads);
 
  public:
   METHOD AttentionBlock(const AttentionParams& params)
@@ -61,9 +64,9 @@ class AttentionBlock {
   }
 
   METHOD void run() {
-    const KeyRange first = visible(work_.row_begin), last = visible(work_.row_end - 1);
-    seen_ = {first.begin, last.end};
-    const KeyRange by_all = {last.begin, first.end};
+    const KeyRange top = visible(work_.row_begin), bottom = visible(work_.row_end - 1);
+    seen_ = {top.begin, bottom.end};
+    const KeyRange by_all = {bottom.begin, top.end};
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
@@ -83,12 +86,10 @@ class AttentionBlock {
         if (key + kKeys < seen_.end) copy_block(stage ^ 1);
         copy_async_commit();
         const KeyRow row = find_row(key + 2 * kKeys);
-        score(stage);
-        if (kInAdvance) adjust(key);
-        if (kVariant.custom_mask || key < by_all.begin || key + kKeys > by_all.end) mask(key);
-        weigh();
+#pragma unroll 1  // two steps at once would not fit the registers
+        for (int first = 0; first < kKeys; first += kStepKeys)
+          take(stage, first, key + first, by_all);
         keep(row, stage);
-        add_values(stage);
       }
     }
     finish();
@@ -154,8 +155,16 @@ class AttentionBlock {
     });
   }
 
-  METHOD void score(int stage) {
-    const u32 k = k_lane_ + stage * sizeof(TileK);
+  // Keys [first, first + kStepKeys) of a block, the first of which is `key`.
+  METHOD void take(int stage, int first, int key, KeyRange by_all) {
+    score(k_lane_ + stage * sizeof(TileK) + first * TileK::kRowBytes);
+    if (kInAdvance) adjust(key);
+    if (kVariant.custom_mask || key < by_all.begin || key + kStepKeys > by_all.end) mask(key);
+    weigh();
+    add_values(v_lane_ + stage * sizeof(TileV) + first * TileV::kRowBytes);
+  }
+
+  METHOD void score(u32 k) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
@@ -237,10 +246,9 @@ class AttentionBlock {
     }
   }
 
-  METHOD void add_values(int stage) {
-    const u32 v = v_lane_ + stage * sizeof(TileV);
+  METHOD void add_values(u32 v) {
 #pragma unroll
-    for (int step = 0; step < kKeys / 16; step++) {
+    for (int step = 0; step < kStepKeys / 16; step++) {
       // Two neighbouring tiles of weights are, lane by lane, a left operand.
       u32 a[kRowTiles][4];
 #pragma unroll
