@@ -33,6 +33,7 @@ struct Access {
   uint32_t time = 0;   // of the agent
   uint32_t agent = 0;  // of the block (clock.hpp)
   bool write = false;
+  bool asynchronous = false;  // of the asynchronous proxy: TMA and wgmma, not cp.async
   Origin origin;
 };
 

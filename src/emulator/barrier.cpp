@@ -4,8 +4,8 @@
 
 namespace rapt::emulator {
 
-// `threads` of them come to barrier `id`, and the last one wakes the others.
-static void come_to_barrier(uint32_t id, uint32_t threads) {
+// `threads` of them come to barrier `id`; the last one wakes those that wait.
+static void come_to_barrier(uint32_t id, uint32_t threads, bool waits = true) {
   Thread& t = *self;
   Block& block = *t.block;
   NamedBarrier& barrier = block.barriers[id];
@@ -22,15 +22,19 @@ static void come_to_barrier(uint32_t id, uint32_t threads) {
   Origin& from = barrier.from[t.warp->index];
   if (first_lane) from = t.now;
   if (from.at != t.now.at) fail_in(t, concat("other lanes are at ", from.describe()));
+  if (barrier.who[t.index]) fail_in(t, concat("comes to barrier ", id, " twice in one phase"));
   barrier.who[t.index] = true;
 
   release(t, barrier.clock);
-  if (++barrier.arrived < barrier.expected) return wait_for(Thread::Wait::kBarrier, id);
+  if (++barrier.arrived < barrier.expected) {
+    if (waits) wait_for(Thread::Wait::kBarrier, id);
+    return;
+  }
 
   const ClockRef all = grid->options.check_order ? barrier.clock.take() : nullptr;
   barrier.arrived = 0;
   barrier.who.assign(barrier.who.size(), false);
-  acquire(t, all);
+  if (waits) acquire(t, all);
   for (Thread& other : block.threads)
     if (other.wait == Thread::Wait::kBarrier && other.wait_object == id) {
       acquire(other, all);
@@ -43,13 +47,22 @@ void sync_block(Location at) {
   come_to_barrier(0, static_cast<uint32_t>(self->block->threads.size()));
 }
 
-void sync_named(uint32_t id, uint32_t threads, Location at) {
-  const Instruction instruction("bar.sync", at);
+static void come_to_named_barrier(uint32_t id, uint32_t threads, bool waits) {
   if (id == 0 || id >= kNamedBarriers)
     fail_in(*self, concat("barrier ", id, " is not one of 1 to ", kNamedBarriers - 1));
   if (threads == 0 || threads % kLanes || threads > self->block->threads.size())
     fail_in(*self, concat(threads, " threads are not whole warps of the block"));
-  come_to_barrier(id, threads);
+  come_to_barrier(id, threads, waits);
+}
+
+void sync_named(uint32_t id, uint32_t threads, Location at) {
+  const Instruction instruction("bar.sync", at);
+  come_to_named_barrier(id, threads, true);
+}
+
+void arrive_named(uint32_t id, uint32_t threads, Location at) {
+  const Instruction instruction("bar.arrive", at);
+  come_to_named_barrier(id, threads, false);
 }
 
 }  // namespace rapt::emulator

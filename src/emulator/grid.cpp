@@ -5,6 +5,8 @@
 
 #include "core/check.hpp"
 #include "emulator/machine.hpp"
+#include "emulator/mbarrier.hpp"
+#include "emulator/tensor_copy.hpp"
 
 namespace rapt::emulator {
 
@@ -51,6 +53,9 @@ std::string describe_wait(const Thread& t) {
     return concat("barrier ", t.wait_object, " (", barrier.arrived, " of ", barrier.expected,
                   " threads there)");
   }
+  if (t.wait == Thread::Wait::kMbarrier)
+    return concat("the phase of parity ", t.wait_parity, " of the mbarrier at byte ",
+                  t.wait_object - kSharedBase, ": ", describe_mbarrier(*t.block, t.wait_object));
   const Meeting& meeting = t.warp->meetings[t.wait_object];
   std::string missing;
   for (int lane = 0; lane < kLanes; ++lane)
@@ -79,6 +84,11 @@ bool Grid::happens_early() {
   return asynchrony == Asynchrony::kEarly || (asynchrony == Asynchrony::kMixed && random.one_in(2));
 }
 
+uint64_t Grid::operation_rank() {
+  if (asynchrony == Asynchrony::kEarly) return ~0ull;
+  return asynchrony == Asynchrony::kLate || random.one_in(2) ? 0 : random.next();
+}
+
 void Grid::admit_blocks() {
   const GridSize& size = shape.grid;
   while (next_block < size.x * size.y * size.z && resident.size() < options.resident_blocks) {
@@ -102,14 +112,28 @@ void Grid::run_warp(Warp& warp) {
   if (!options.seed) warp.rank = ~turn;  // the others' turn
 }
 
-// Runs the ready warp that ranks highest; false if there is none.
+// Runs the ready warp or the asynchronous operation that ranks highest; false if there is none.
 bool Grid::step() {
-  Warp* best = nullptr;
-  for (const auto& block : resident)
-    for (Warp& warp : block->warps)
-      if (warp.ready && (!best || warp.rank > best->rank)) best = &warp;
-  if (best) run_warp(*best);
-  return best != nullptr;
+  Warp* warp = nullptr;
+  Block* block = nullptr;  // with the operation
+  size_t operation = 0;
+  for (const auto& b : resident)
+    for (Warp& w : b->warps)
+      if (w.ready && (!warp || w.rank > warp->rank)) warp = &w;
+  const auto rank = [&] { return block ? block->operations[operation]->rank : warp->rank; };
+  for (const auto& b : resident)
+    for (size_t i = 0; i < b->operations.size(); ++i)
+      if ((!warp && !block) || b->operations[i]->rank > rank()) {
+        block = b.get();
+        operation = i;
+      }
+  if (block) {
+    if (block->operations[operation]->step())
+      block->operations.erase(block->operations.begin() + static_cast<ptrdiff_t>(operation));
+    return true;
+  }
+  if (warp) run_warp(*warp);
+  return warp != nullptr;
 }
 
 void Grid::report_deadlock() const {
@@ -124,6 +148,7 @@ void Grid::report_deadlock() const {
         while (last + 1 < kLanes && warp.live >> (last + 1) & 1 &&
                warp.lanes[last + 1].wait == t.wait &&
                warp.lanes[last + 1].wait_object == t.wait_object &&
+               warp.lanes[last + 1].wait_parity == t.wait_parity &&
                warp.lanes[last + 1].now.at == t.now.at)
           ++last;
         text += concat("\n  ", t.describe(), last > lane ? concat(" to ", last) : "", ", ",
@@ -141,7 +166,11 @@ void Grid::run() {
   }
   for (admit_blocks(); !resident.empty(); admit_blocks()) {
     if (!step()) report_deadlock();
-    std::erase_if(resident, [](const auto& block) { return block->live == 0; });
+    std::erase_if(resident, [](const auto& block) {
+      if (block->live != 0) return false;
+      finish_tensor_stores(*block);
+      return true;
+    });
   }
 }
 

@@ -23,6 +23,7 @@ void sync_warp(Location at);
 // Barriers of a block's threads (barrier.cpp): all threads, or a number of them.
 void sync_block(Location at);
 void sync_named(uint32_t id, uint32_t threads, Location at);
+void arrive_named(uint32_t id, uint32_t threads, Location at);
 
 // Loads and stores (memory_access.cpp). bytes is 4 or 16.
 void* shared_base();
@@ -37,8 +38,23 @@ void copy_async_16(uint32_t shared, const void* global, uint32_t bytes, Location
 void copy_async_commit(Location at);
 void copy_async_wait(uint32_t pending, Location at);
 
+// mbarriers (mbarrier.cpp).
+void barrier_init(uint32_t barrier, uint32_t arrivals, Location at);
+void barrier_arrive(uint32_t barrier, uint32_t expect_bytes, Location at);
+void barrier_wait(uint32_t barrier, uint32_t parity, Location at);
+void fence_async_shared(Location at);
+
+// Tensors (tensor_load.cpp, tensor_store.cpp). Coordinates are elements, innermost first; those
+// past the map's rank are ignored.
+void load_tensor(uint32_t shared, const void* map, uint32_t barrier, const int (&coordinates)[5],
+                 Location at);
+void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5], Location at);
+void store_tensor_commit(Location at);
+void store_tensor_wait(uint32_t pending, bool reads_only, Location at);
+
 // Matrices (load_matrices.cpp, multiply.cpp).
 void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location at);
+void store_matrices(uint32_t shared, const uint32_t (&r)[4], Location at);
 enum class ElementType { kBf16, kF16 };
 // d[16 x 8 fragments] += a[16 x 16] b[16 x 8 fragments], as that many products of mma.m16n8k16.
 void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uint32_t (*b)[2],

@@ -8,10 +8,11 @@ namespace rapt::emulator {
 
 namespace {
 
-// What a lane brings to ldmatrix.
+// What a lane brings: the address of a row, and its registers.
 struct Operands {
   uint32_t address;
-  uint32_t* r;
+  uint32_t* loaded;
+  const uint32_t* stored;
 };
 
 void load_all(const Brought* values, bool transposed) {
@@ -31,8 +32,26 @@ void load_all(const Brought* values, bool transposed) {
       const auto& m = matrices[i];
       const uint32_t low = transposed ? m[minor][major] : m[major][minor];
       const uint32_t high = transposed ? m[minor + 1][major] : m[major][minor + 1];
-      operands.r[i] = low | high << 16;
+      operands.loaded[i] = low | high << 16;
     }
+  }
+}
+
+void store_all(const Brought* values) {
+  uint16_t matrices[4][8][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *static_cast<const Operands*>(values[lane].operands);
+    const int row = lane / 4, column = lane % 4 * 2;
+    for (int i = 0; i < 4; ++i)
+      for (int half = 0; half < 2; ++half)
+        matrices[i][row][column + half] = static_cast<uint16_t>(operands.stored[i] >> (16 * half));
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& operands = *static_cast<const Operands*>(values[lane].operands);
+    Thread& t = self->warp->lanes[lane];
+    char* row = shared_bytes(t, operands.address, 16);
+    check_shared_access(t, operands.address, 16, true);
+    std::memcpy(row, matrices[lane / 8][lane % 8], 16);
   }
 }
 
@@ -40,9 +59,15 @@ void load_all(const Brought* values, bool transposed) {
 
 void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location at) {
   const Instruction instruction(transposed ? "ldmatrix.trans" : "ldmatrix", at);
-  const Operands operands{shared, r};
+  const Operands operands{shared, r, nullptr};
   meet(Aligned::kYes, {.operands = &operands},
        [&](const Brought* values) { load_all(values, transposed); });
+}
+
+void store_matrices(uint32_t shared, const uint32_t (&r)[4], Location at) {
+  const Instruction instruction("stmatrix", at);
+  const Operands operands{shared, nullptr, r};
+  meet(Aligned::kYes, {.operands = &operands}, store_all);
 }
 
 }  // namespace rapt::emulator

@@ -12,9 +12,13 @@ std::string Thread::describe() const {
 }
 
 std::string Block::describe_agent(uint32_t agent) const {
-  const auto count = static_cast<uint32_t>(threads.size());
-  const uint32_t thread = agent % count;
-  return concat(agent < count ? "" : "a copy of ", "warp ", thread / kLanes, " lane ",
+  if (agent >= load_agent(0)) return "a tensor load";
+  if (agent >= store_agent(warps[0]))
+    return concat("a tensor store of warp ", agent - store_agent(warps[0]));
+  if (agent >= product_agent(warps[0]))
+    return concat("a product of warp ", agent - product_agent(warps[0]));
+  const uint32_t thread = agent % num_threads();
+  return concat(agent < num_threads() ? "" : "a copy of ", "warp ", thread / kLanes, " lane ",
                 thread % kLanes);
 }
 
@@ -40,18 +44,19 @@ Block::Block(Grid& of_grid, BlockIndex at, uint32_t grid_number)
       stacks(grid.stack_pool.take()),
       shared_pages(grid.shape.shared_bytes),
       shared(shared_pages.begin()),
-      shadow(grid.options.check_order ? grid.shape.shared_bytes : 0) {
+      shadow(grid.options.check_order ? grid.shape.shared_bytes : 0),
+      load_times(kLoadAgents) {
   std::memset(shared, 0xFF, shared_pages.end() - shared);  // NaN
-  ClockRef nothing;
   if (grid.options.check_order)
-    nothing = std::make_shared<Clock>(Clock{Times(num_agents()), nullptr});
+    nothing_known =
+        std::make_shared<Clock>(Clock{Times(num_agents()), Times(num_agents()), nullptr});
   for (uint32_t i = 0; i < threads.size(); ++i) {
     Thread& t = threads[i];
     t.block = this;
     t.index = i;
     t.lane = i % kLanes;
     t.warp = &warps[i / kLanes];
-    t.known = nothing;
+    t.known = nothing_known;
     t.fiber.start(stacks->bottom(i), stacks->top(i), run_thread);
   }
   for (uint32_t w = 0; w < warps.size(); ++w) {
@@ -75,15 +80,17 @@ Block::~Block() {
 
 void fail_in(const Thread& thread, const std::string& message) {
   grid->failure = concat(thread.describe(), ", ", thread.now.describe(), ": ", message);
+  if (!self) throw Failure(grid->failure);  // the scheduler's stack: something asynchronous
   // The fibre is abandoned: nothing on its stack is destroyed.
   self->fiber.switch_to(grid->main);
   __builtin_unreachable();
 }
 
-void wait_for(Thread::Wait wait, uint32_t object) {
+void wait_for(Thread::Wait wait, uint32_t object, uint32_t parity) {
   Thread& t = *self;
   t.wait = wait;
   t.wait_object = object;
+  t.wait_parity = parity;
   t.warp->ready &= ~(1u << t.lane);
   t.fiber.switch_to(grid->main);
 }

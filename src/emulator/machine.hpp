@@ -29,6 +29,8 @@ constexpr uint32_t kNamedBarriers = 16;
 
 struct Block;
 struct Grid;
+struct ProductQueue;  // warpgroup.hpp
+struct StoreQueue;    // tensor_store.cpp
 struct Warp;
 
 struct BlockIndex {
@@ -52,8 +54,10 @@ struct Thread {
   Warp* warp;
   uint32_t index, lane;  // in the block, in the warp
 
-  enum class Wait : uint8_t { kNothing, kMeeting, kBarrier, kExited } wait = Wait::kNothing;
-  uint32_t wait_object = 0;  // which of the warp's meetings, of the block's barriers
+  enum class Wait : uint8_t { kNothing, kMeeting, kBarrier, kMbarrier, kExited };
+  Wait wait = Wait::kNothing;
+  uint32_t wait_object = 0;  // which of the warp's meetings, of the block's barriers; an address
+  uint32_t wait_parity = 0;  // of an mbarrier's phase
 
   Origin now;                   // the last emulated instruction
   bool in_instruction = false;  // and whether it is under way
@@ -61,6 +65,7 @@ struct Thread {
   ClockRef known;            // what others did that is over, as far as this thread knows
   uint32_t time = 1;         // of this thread's own accesses
   uint32_t groups_over = 0;  // its groups of copies up to this one are over
+  uint32_t fenced_time = 0, fenced_groups = 0;  // the same at its last fence_async_shared()
   // What its last fence_device() made known to those who see a later atomic of this thread, and
   // what it will know at its next one from the atomics it did.
   std::shared_ptr<const BlockTimes> published, observed;
@@ -69,6 +74,8 @@ struct Thread {
   uint32_t groups_committed = 0;
   uint32_t last_copy_group = 0;  // of the last copy issued
   Origin last_copy;
+
+  std::shared_ptr<StoreQueue> stores;  // of tensors; null until the first
 
   std::string describe() const;
 };
@@ -95,10 +102,20 @@ struct Warp {
   uint64_t rank = 0;     // higher runs first
   // While some lanes have yet to read the values of one, others may come to the next.
   Meeting meetings[2];
-  // The last clock that a lane learned: lanes that learn the same share the result.
+  std::shared_ptr<ProductQueue>
+      products;  // of the warp's part in a warpgroup; null until the first
+  // The last clocks that a lane learned from a barrier, of an asynchronous agent and by a proxy
+  // fence: lanes that learn the same share the result.
   struct {
     ClockRef from, with, to;
   } learned;
+  struct {
+    ClockRef from, to;
+    uint32_t agent, time;
+  } learned_of_agent;
+  struct {
+    ClockRef from, to;
+  } learned_of_fence;
 };
 
 struct NamedBarrier {
@@ -106,6 +123,22 @@ struct NamedBarrier {
   std::vector<bool> who;               // by thread, in this phase
   std::vector<Origin> from;            // by warp: where its first lane arrived in this phase
   ClockBuilder clock;
+};
+
+// What the hardware does on its own: a tensor load. It happens when the scheduler wants it to.
+struct AsyncOperation {
+  uint64_t rank = 0;  // higher runs first, among warps too
+  virtual ~AsyncOperation() = default;
+  // Does a part and says whether all is done.
+  virtual bool step() = 0;
+  virtual std::string describe() const = 0;
+};
+
+// What the arrivals of an mbarrier's phase know together, of this phase and of the last complete
+// one.
+struct MbarrierClock {
+  ClockBuilder pending;
+  ClockRef done;
 };
 
 struct Block {
@@ -123,12 +156,21 @@ struct Block {
   char* shared;  // the byte at address kSharedBase
   SharedShadow shadow;
   NamedBarrier barriers[kNamedBarriers];
+  std::unordered_map<uint32_t, MbarrierClock> mbarrier_clocks;  // by address
+  std::vector<std::unique_ptr<AsyncOperation>> operations;      // in flight
+  ClockRef nothing_known;
+  std::vector<uint32_t> load_times;  // of the agents that tensor loads take in turn
 
-  // Agents of clocks: the threads, then their copies, whose times are their groups.
-  uint32_t num_agents() const { return 2 * static_cast<uint32_t>(threads.size()); }
-  uint32_t copy_agent(const Thread& t) const {
-    return static_cast<uint32_t>(threads.size()) + t.index;
-  }
+  // Agents of clocks: the threads; their copies, whose times are their groups; the warps' products
+  // and tensor stores; tensor loads.
+  static constexpr uint32_t kLoadAgents = 32;
+  uint32_t num_threads() const { return static_cast<uint32_t>(threads.size()); }
+  uint32_t num_warps() const { return static_cast<uint32_t>(warps.size()); }
+  uint32_t copy_agent(const Thread& t) const { return num_threads() + t.index; }
+  uint32_t product_agent(const Warp& w) const { return 2 * num_threads() + w.index; }
+  uint32_t store_agent(const Warp& w) const { return 2 * num_threads() + num_warps() + w.index; }
+  uint32_t load_agent(uint32_t i) const { return 2 * num_threads() + 2 * num_warps() + i; }
+  uint32_t num_agents() const { return load_agent(kLoadAgents); }
   std::string describe_agent(uint32_t agent) const;
 };
 
@@ -137,8 +179,10 @@ struct Grid {
        const std::function<void()>& kernel);
   // Runs all blocks to their ends.
   void run();
-  // Whether something asynchronous should happen now rather than later.
+  // Whether something asynchronous should happen now rather than later, and the rank of what the
+  // scheduler does.
   bool happens_early();
+  uint64_t operation_rank();
 
   Memory& memory;
   Launch shape;
@@ -177,7 +221,7 @@ inline thread_local constinit Grid* grid = nullptr;
 [[noreturn]] void fail_in(const Thread& thread, const std::string& message);
 
 // Suspends the running thread until wake(). Every lane of its warp may run first.
-void wait_for(Thread::Wait wait, uint32_t object);
+void wait_for(Thread::Wait wait, uint32_t object, uint32_t parity = 0);
 void wake(Thread& thread);
 
 // Every emulated instruction starts with one of these: a chance for another warp to run.

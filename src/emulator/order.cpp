@@ -48,8 +48,8 @@ std::shared_ptr<const BlockTimes> joined(const std::shared_ptr<const BlockTimes>
 void release(Thread& t, ClockBuilder& into) {
   if (!checked()) return;
   into.add(t.known);
-  into.add(t.index, t.time);
-  into.add(t.block->copy_agent(t), t.groups_over);
+  into.add(t.index, t.time, t.fenced_time);
+  into.add(t.block->copy_agent(t), t.groups_over, t.fenced_groups);
   ++t.time;
 }
 
@@ -73,7 +73,7 @@ void check_shared_access(Thread& t, uint32_t address, uint32_t bytes, bool write
     if (past.agent == own_copies) return past.time <= t.groups_over;
     return past.time <= t.known->own[past.agent];
   };
-  Access access{t.time, t.index, write, t.now};
+  Access access{t.time, t.index, write, false, t.now};
   access.origin.ordinary = ordinary;
   if (const auto conflict = t.block->shadow.record(address - kSharedBase, bytes, access, before)) {
     t.now.ordinary = ordinary;
@@ -89,9 +89,68 @@ void check_copy_lands(Thread& t, const Copy& copy) {
     if (past.agent == own_copies) return past.time <= copy.groups_over;
     return past.time <= copy.known->own[past.agent];
   };
-  const Access access{copy.group, own_copies, true, copy.origin};
+  const Access access{copy.group, own_copies, true, false, copy.origin};
   if (const auto conflict = t.block->shadow.record(copy.shared - kSharedBase, 16, access, before))
     report(t, conflict, ("its " + copy.origin.describe() + " ").c_str(), "writes");
+}
+
+void Issue::add(const Thread& t) {
+  if (!checked()) return;
+  own[t.lane] = {t.time, t.groups_over, t.fenced_time, t.fenced_groups};
+  if (!known) known = t.known;
+  if (known == t.known) return;
+  auto common = std::make_shared<Clock>(*known);
+  lower(common->own, t.known->own);
+  lower(common->fenced, t.known->fenced);
+  known = common;
+}
+
+void check_async_access(const Thread& t, const Warp& warp, const Issue& issue, uint32_t address,
+                        uint32_t bytes, Access access) {
+  if (!checked()) return;
+  Block& block = *warp.block;
+  const uint32_t first_lane = warp.index * kLanes;
+  const auto before = [&](const Access& past) {
+    if (past.agent == access.agent) return true;  // one queue, in order
+    const bool needs_fence = past.write && !past.asynchronous;
+    const Clock& known = *issue.known;
+    if (past.time <= (needs_fence ? known.fenced : known.own)[past.agent]) return true;
+    // Otherwise it may be an issuing lane's own.
+    const bool is_copy = past.agent >= block.num_threads();
+    const uint32_t lane = past.agent - first_lane - (is_copy ? block.num_threads() : 0);
+    if (lane >= kLanes) return false;
+    const Issue::Own& own = issue.own[lane];
+    if (is_copy) return past.time <= (needs_fence ? own.fenced_groups : own.groups);
+    return past.time <= (needs_fence ? own.fenced_time : own.time);
+  };
+  access.asynchronous = true;
+  if (const auto conflict = block.shadow.record(address - kSharedBase, bytes, access, before))
+    report(t, conflict, concat("its ", access.origin.describe(), " ").c_str(),
+           access.write ? "writes" : "reads");
+}
+
+void acquire_agent(Thread& t, uint32_t agent, uint32_t time) {
+  if (!checked() || t.known->own[agent] >= time) return;
+  auto& last = t.warp->learned_of_agent;
+  if (last.from != t.known || last.agent != agent || last.time != time) {
+    auto clock = std::make_shared<Clock>(*t.known);
+    clock->own[agent] = clock->fenced[agent] = time;
+    last = {t.known, clock, agent, time};
+  }
+  t.known = last.to;
+}
+
+void fence_proxy(Thread& t) {
+  if (!checked()) return;
+  t.fenced_time = t.time++;
+  t.fenced_groups = t.groups_over;
+  auto& last = t.warp->learned_of_fence;
+  if (last.from != t.known) {
+    auto clock = std::make_shared<Clock>(*t.known);
+    raise(clock->fenced, clock->own);
+    last = {t.known, clock};
+  }
+  t.known = last.to;
 }
 
 void check_global_access(Thread& t, const Allocation& allocation, const void* p, uint32_t bytes,

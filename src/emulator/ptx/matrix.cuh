@@ -12,6 +12,10 @@ DEVICE void load_matrices_transposed(u32 (&r)[4], u32 shared, Location at = Loca
   emulator::load_matrices(r, shared, true, at);
 }
 
+DEVICE void store_matrices(u32 shared, const u32 (&r)[4], Location at = Location::current()) {
+  emulator::store_matrices(shared, r, at);
+}
+
 constexpr emulator::ElementType element_type(Bf16) {
   return emulator::ElementType::kBf16;
 }

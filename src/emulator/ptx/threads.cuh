@@ -36,6 +36,9 @@ DEVICE void sync_block(Location at = Location::current()) {
 DEVICE void sync_named(u32 id, u32 threads, Location at = Location::current()) {
   emulator::sync_named(id, threads, at);
 }
+DEVICE void arrive_named(u32 id, u32 threads, Location at = Location::current()) {
+  emulator::arrive_named(id, threads, at);
+}
 DEVICE void sync_warp(Location at = Location::current()) {
   emulator::sync_warp(at);
 }

@@ -20,6 +20,13 @@ DEVICE void load_matrices_transposed(u32 (&r)[4], u32 shared) {
                : "memory");
 }
 
+// PTX ISA, stmatrix, sm_90 and later: the reverse of load_matrices().
+DEVICE void store_matrices(u32 shared, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // PTX ISA, Matrix Fragments for mma.m16n8k16: d[16 x 8] += a[16 x 16] b[16 x 8]. A register holds
 // two neighbours, of a row of a or of a column of b. With g = lane / 4 and t = lane % 4 * 2:
 //   a[i] starts at (row, column) = (g, t), (g + 8, t), (g, t + 8), (g + 8, t + 8)

@@ -38,6 +38,10 @@ DEVICE void sync_block() {
 DEVICE void sync_named(u32 id, u32 threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// PTX ISA, bar.arrive: counts among the `threads` without waiting.
+DEVICE void arrive_named(u32 id, u32 threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 // PTX ISA, bar.warp.sync: all lanes of the warp; orders their accesses as sync_block() does.
 DEVICE void sync_warp() {
   __syncwarp();
