@@ -114,6 +114,49 @@ TEST_F(Blocks, may_not_read_what_atomics_count_as_if_it_were_settled) {
                          "write by block 0 warp 0 lane 0, atom.add at blocks_test.cpp"));
 }
 
+TEST_F(Blocks, may_not_store_where_others_count) {
+  out_[0] = 0;
+  const auto kernel = [&] {
+    if (block_index_x() == 0)
+      store_global_4(&out_[0], 1);
+    else
+      atomic_add(&out_[0], 1);
+  };
+  EXPECT_THAT(report_of(memory_, {.grid = {2}, .threads = 1, .shared_bytes = 0}, {}, kernel),
+              testing::HasSubstr("race on byte 0 of out: writes it"));
+}
+
+TEST_F(Blocks, publish_what_was_stored_before_the_fence) {
+  out_[0] = 0;
+  // Block 1 runs after block 0 has counted, block 2 after both; it has seen block 0's fence only.
+  const auto kernel = [&](bool fence_first, u32 reader) {
+    for (u32 i = 0; i < 4 * block_index_x(); ++i) sync_block();
+    if (block_index_x() == 0) {
+      if (fence_first) fence_device();
+      store_global_4(&out_[1], 1);
+      if (!fence_first) fence_device();
+      atomic_add(&out_[0], 1);
+    } else if (block_index_x() == 1) {
+      store_global_4(&out_[2], 1);
+      if (reader == 1) {
+        atomic_add(&out_[0], 1);
+        fence_device();
+        load_coherent_f32(&out_[1]);
+      }
+    } else if (reader == 2) {
+      atomic_add(&out_[0], 1);
+      fence_device();
+      load_coherent_f32(&out_[2]);
+    }
+  };
+  const Launch three = {.grid = {3}, .threads = 1, .shared_bytes = 0};
+  EXPECT_EQ(report_of(memory_, three, {}, [&] { kernel(false, 1); }), "");
+  EXPECT_THAT(report_of(memory_, three, {}, [&] { kernel(true, 1); }),
+              testing::HasSubstr("race on byte 4 of out: reads it"));
+  EXPECT_THAT(report_of(memory_, three, {}, [&] { kernel(false, 2); }),
+              testing::HasSubstr("race on byte 8 of out: reads it"));
+}
+
 TEST_F(Blocks, run_together_or_one_by_one) {
   out_[0] = 0;
   // The blocks that have begun when each one ends.

@@ -63,6 +63,22 @@ TEST_F(CopyAsync, lands_on_either_side_when_mixed) {
   EXPECT_LT(early, kSeeds);
 }
 
+TEST_F(CopyAsync, lands_between_issue_and_wait_when_mixed) {
+  int between = 0;
+  for (int i = 0; i < 40; ++i) {
+    launch(memory_, kOneWarp, unordered({.seed = kMixed.seed + 3 * i}), [&] {
+      copy_async_16(kBase + 16 * lane_index(), &source_[0], 16);
+      const u32 issued = load_shared_4(kBase + 16 * lane_index());
+      copy_async_commit();
+      const u32 committed = load_shared_4(kBase + 16 * lane_index());
+      copy_async_wait<0>();
+      if (lane_index() == 0) seen_ = {issued, committed};
+    });
+    between += seen_ == std::pair(kPoison, 1u);
+  }
+  EXPECT_GT(between, 0);
+}
+
 TEST_F(CopyAsync, brings_all_sixteen_bytes_of_every_lane) {
   expect_success(memory_, kOneWarp, [&] {
     const u32 mine = shared_address(shared_base<Quad>() + lane_index());

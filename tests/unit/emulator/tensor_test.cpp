@@ -1,0 +1,335 @@
+// mbarriers, tensor copies (TMA) and the proxy fences they need.
+#include <cstring>
+#include <numeric>
+
+#include "emulator/tensor_map.hpp"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/tensor.cuh"
+#include "ptx/threads.cuh"
+#include "rapt/error.hpp"
+#include "unit/emulator/run.hpp"
+
+namespace rapt::device {
+namespace {
+
+using emulator::Swizzle;
+
+constexpr u32 kBase = 1024, kBarrier = kBase + 8192;
+constexpr Launch kShape = {.grid = {}, .threads = 64, .shared_bytes = 8192 + 64};
+
+// ---- mbarriers
+
+class Mbarriers : public testing::Test {
+ protected:
+  // Thread 0 initialises a barrier for so many arrivals before the others use it.
+  static void init(u32 arrivals) {
+    if (thread_index() == 0) {
+      barrier_init(kBarrier, arrivals);
+      fence_barrier_init();
+    }
+    sync_block();
+  }
+  Memory memory_;
+};
+
+TEST_F(Mbarriers, order_a_producer_and_a_consumer) {
+  // Warp 0 fills four words in turn, warp 1 empties them.
+  const auto kernel = [](bool waits_for_full, bool waits_for_empty) {
+    const u32 full = kBarrier, empty = kBarrier + 8;
+    if (thread_index() == 0) {
+      barrier_init(full, 32);
+      barrier_init(empty, 32);
+      fence_barrier_init();
+    }
+    sync_block();
+    for (u32 i = 0; i < 4; ++i) {
+      const u32 mine = kBase + 4 * lane_index(), parity = i % 2;
+      if (warp_index() == 0) {
+        if (waits_for_empty && i > 0) barrier_wait(empty, parity ^ 1);
+        store_shared_4(mine, i);
+        barrier_arrive(full);
+      } else {
+        if (waits_for_full) barrier_wait(full, parity);
+        load_shared_4(mine);
+        barrier_arrive(empty);
+      }
+    }
+  };
+  expect_success(memory_, kShape, [&] { kernel(true, true); });
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    EXPECT_NE(report_of(memory_, kShape, {.seed = seed}, [&] { kernel(false, true); }), "");
+    EXPECT_NE(report_of(memory_, kShape, {.seed = seed}, [&] { kernel(true, false); }), "");
+  }
+}
+
+TEST_F(Mbarriers, that_never_complete_are_reported) {
+  expect_report(memory_, kShape,
+                "waits for the phase of parity 0 of the mbarrier at byte 8192: the current one, of "
+                "parity 0, waits for 1 of 2 arrivals and 48 bytes",
+                [] {
+                  init(2);
+                  if (thread_index() == 0) barrier_expect(kBarrier, 48);
+                  barrier_wait(kBarrier, 0);
+                });
+}
+
+TEST_F(Mbarriers, are_refused_when_misused) {
+  expect_report(memory_, kShape, "no mbarrier is initialised at byte 8192",
+                [] { barrier_wait(kBarrier, 0); });
+  expect_report(memory_, kShape, "0 arrivals, must be", [] { init(0); });
+  expect_report(memory_, kShape, "parity 2, must be 0 or 1", [] {
+    init(1);
+    barrier_wait(kBarrier, 2);
+  });
+  expect_report(memory_, kShape, "one arrival too many", [] {
+    init(1);
+    if (thread_index() != 0) return;
+    barrier_expect(kBarrier, 16);
+    barrier_arrive(kBarrier);
+  });
+}
+
+// ---- Tensors: two slices of seven rows of 40 elements, which are their own indices.
+
+class Tensors : public testing::Test {
+ protected:
+  static constexpr u32 kColumns = 40, kRows = 7, kSlices = 2, kBoxColumns = 32, kBoxRows = 4;
+  static constexpr u32 kBoxBytes = kBoxColumns * kBoxRows * sizeof(u16);
+
+  Tensors() { std::iota(tensor_.begin(), tensor_.end(), u16{1}); }
+
+  TensorMap map_of(std::span<u16> tensor, Swizzle swizzle = Swizzle::kNone) {
+    const uint64_t dims[] = {kColumns, kRows, kSlices};
+    const uint64_t strides[] = {kColumns * 2, kColumns * kRows * 2};
+    const uint32_t box[] = {kBoxColumns, kBoxRows, 1};
+    const auto encoded = emulator::encode_tensor_map(
+        memory_, {tensor.data(), sizeof(u16), dims, strides, box, swizzle});
+    TensorMap map = {};
+    std::memcpy(&map, &encoded, sizeof encoded);
+    return map;
+  }
+  static void init() {
+    if (thread_index() == 0) {
+      barrier_init(kBarrier, 1);
+      fence_barrier_init();
+    }
+    sync_block();
+  }
+  static void load(const TensorMap& map, int column, int row, int slice, u32 to = kBase) {
+    if (thread_index() != 0) return;
+    const int at[5] = {column, row, slice};
+    barrier_expect(kBarrier, kBoxBytes);
+    load_tensor(to, map, kBarrier, at, kEvictFirst);
+  }
+  u16 element(int column, int row, int slice) const {
+    const bool inside = column >= 0 && column < int(kColumns) && row >= 0 && row < int(kRows);
+    return inside ? tensor_[(slice * kRows + row) * kColumns + column] : 0;
+  }
+
+  Memory memory_;
+  std::span<u16> tensor_ = memory_.allocate<u16>(kColumns * kRows * kSlices, "tensor");
+  std::span<u16> out_ = memory_.allocate<u16>(kColumns * kRows * kSlices, "out");
+  std::span<u32> words_ = memory_.allocate<u32>(kBoxBytes / 4, "words");
+};
+
+TEST_F(Tensors, are_loaded_with_zeros_where_they_end) {
+  const TensorMap map = map_of(tensor_);
+  for (const auto& [column, row] : {std::pair{0, 0}, {8, 3}, {16, 5}, {-8, -2}, {40, 0}}) {
+    expect_success(memory_, kShape, [&, column = column, row = row] {
+      alignas(64) const TensorMap parameter = map;
+      init();
+      load(parameter, column, row, 1);
+      barrier_wait(kBarrier, 0);
+      store_global_4(&words_[thread_index()], load_shared_4(kBase + 4 * thread_index()));
+    });
+    for (u32 i = 0; i < kBoxColumns * kBoxRows; ++i)
+      EXPECT_EQ(u16(words_[i / 2] >> (16 * (i % 2))),
+                element(column + i % kBoxColumns, row + i / kBoxColumns, 1))
+          << column << ", " << row << ": " << i;
+  }
+}
+
+TEST_F(Tensors, are_swizzled_in_lines_of_64_bytes) {
+  const TensorMap map = map_of(tensor_, Swizzle::k64);
+  expect_success(memory_, kShape, [&] {
+    alignas(64) const TensorMap parameter = map;
+    init();
+    load(parameter, 8, 0, 0);
+    barrier_wait(kBarrier, 0);
+    store_global_4(&words_[thread_index()], load_shared_4(kBase + 4 * thread_index()));
+  });
+  // Rows are 64 bytes; the four chunks of rows 2 and 3 are permuted by 1.
+  for (u32 row = 0; row < kBoxRows; ++row)
+    for (u32 chunk = 0; chunk < 4; ++chunk)
+      EXPECT_EQ(u16(words_[row * 16 + (chunk ^ (row / 2)) * 4]), element(8 + chunk * 8, row, 0));
+}
+
+TEST_F(Tensors, land_late_at_random_or_at_once) {
+  const TensorMap map = map_of(tensor_);
+  int there = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Options options = {.seed = seed, .check_order = false};
+    launch(memory_, kShape, options, [&] {
+      alignas(64) const TensorMap parameter = map;
+      init();
+      load(parameter, 0, 0, 0);
+      sync_block();
+      if (thread_index() == 0) words_[0] = load_shared_4(kBase);
+      barrier_wait(kBarrier, 0);
+      if (thread_index() == 0) words_[1] = load_shared_4(kBase);
+    });
+    EXPECT_EQ(words_[1], 0x00020001u);
+    if (seed % 3 != 1) {
+      EXPECT_EQ(words_[0], seed % 3 == 0 ? 0xFFFFFFFF : words_[1]) << "seed " << seed;
+    }
+    there += words_[0] == words_[1];
+  }
+  EXPECT_GT(there, 10);  // of them ten early ones
+}
+
+TEST_F(Tensors, need_a_wait_before_they_are_read) {
+  const TensorMap map = map_of(tensor_);
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    EXPECT_THAT(report_of(memory_, kShape, {.seed = seed},
+                          [&] {
+                            alignas(64) const TensorMap parameter = map;
+                            init();
+                            load(parameter, 0, 0, 0);
+                            load_shared_4(kBase);
+                            barrier_wait(kBarrier, 0);
+                          }),
+                testing::ContainsRegex("never written|after the write by a tensor load"));
+}
+
+TEST_F(Tensors, need_a_proxy_fence_after_ordinary_stores) {
+  const TensorMap map = map_of(tensor_);
+  const auto kernel = [&](bool fence) {
+    alignas(64) const TensorMap parameter = map;
+    store_shared_4(kBase + 4 * thread_index(), 0);
+    if (fence) fence_async_shared();
+    init();
+    load(parameter, 0, 0, 0);
+    barrier_wait(kBarrier, 0);
+  };
+  expect_success(memory_, kShape, [&] { kernel(true); });
+  expect_report(memory_, kShape, "after the write by warp", [&] { kernel(false); });
+}
+
+TEST_F(Tensors, are_stored_where_they_are) {
+  const TensorMap map = map_of(out_);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    std::fill(out_.begin(), out_.end(), u16{0});
+    launch(memory_, kShape, {.seed = seed}, [&] {
+      alignas(64) const TensorMap parameter = map;
+      store_shared_4(kBase + 4 * thread_index(),
+                     (2 * thread_index() + 1) << 16 | 2 * thread_index());
+      fence_async_shared();
+      sync_block();
+      if (thread_index() != 0) return;
+      const int at[5] = {16, 5, 1};
+      store_tensor(parameter, kBase, at);
+      store_tensor_commit();
+      store_tensor_wait_read<0>();
+    });
+    for (u32 i = 0; i < out_.size(); ++i) {
+      const u32 column = i % kColumns, row = i / kColumns % kRows, slice = i / kColumns / kRows;
+      const bool inside = slice == 1 && row >= 5 && column >= 16;
+      EXPECT_EQ(out_[i], inside ? (row - 5) * kBoxColumns + column - 16 : 0) << i;
+    }
+  }
+}
+
+TEST_F(Tensors, need_fences_and_waits_around_a_store) {
+  const TensorMap map = map_of(out_);
+  const auto kernel = [&](bool fence, bool wait) {
+    alignas(64) const TensorMap parameter = map;
+    store_shared_4(kBase + 4 * thread_index(), 0);
+    if (fence) fence_async_shared();
+    sync_block();
+    if (thread_index() == 0) {
+      const int at[5] = {};
+      store_tensor(parameter, kBase, at);
+      store_tensor_commit();
+      if (wait) store_tensor_wait_read<0>();
+    }
+    sync_block();
+    store_shared_4(kBase + 4 * thread_index(), 1);
+    if (thread_index() == 0) store_tensor_wait_read<0>();
+  };
+  expect_success(memory_, kShape, [&] { kernel(true, true); });
+  expect_report(memory_, kShape, "after the write by warp", [&] { kernel(false, true); });
+  expect_report(memory_, kShape, "race on byte", [&] { kernel(true, false); });
+}
+
+TEST_F(Tensors, must_have_been_read_when_the_block_ends) {
+  const TensorMap map = map_of(out_);
+  EXPECT_THAT(report_of(memory_, kShape, {},
+                        [&] {
+                          alignas(64) const TensorMap parameter = map;
+                          store_shared_4(kBase + 4 * thread_index(), 0);
+                          fence_async_shared();
+                          sync_block();
+                          if (thread_index() != 0) return;
+                          const int at[5] = {};
+                          store_tensor(parameter, kBase, at);
+                          store_tensor_commit();
+                        }),
+              testing::HasSubstr("no wait covers its cp.async.bulk.tensor.global"));
+}
+
+TEST_F(Tensors, need_a_map_and_an_aligned_place) {
+  const TensorMap map = map_of(tensor_);
+  expect_report(memory_, kShape, "this is no tensor map", [] {
+    alignas(64) const TensorMap nothing = {};
+    init();
+    load(nothing, 0, 0, 0);
+  });
+  expect_report(memory_, kShape, "byte 64 of shared memory is not aligned to 128 bytes", [&] {
+    alignas(64) const TensorMap parameter = map;
+    init();
+    load(parameter, 0, 0, 0, kBase + 64);
+  });
+}
+
+TEST_F(Tensors, are_described_as_the_driver_wants) {
+  const auto encode = [&](uint64_t rows, uint64_t stride, uint32_t box, Swizzle swizzle) {
+    const uint64_t dims[] = {kColumns, rows}, strides[] = {stride};
+    const uint32_t boxes[] = {box, 4};
+    emulator::encode_tensor_map(memory_, {tensor_.data(), 2, dims, strides, boxes, swizzle});
+  };
+  EXPECT_NO_THROW(encode(14, 80, 32, Swizzle::k64));
+  EXPECT_THROW(encode(15, 80, 32, Swizzle::k64), Error);    // past the allocation
+  EXPECT_THROW(encode(14, 72, 32, Swizzle::k64), Error);    // stride
+  EXPECT_THROW(encode(14, 80, 36, Swizzle::kNone), Error);  // box rows of 72 bytes
+  EXPECT_THROW(encode(14, 80, 32, Swizzle::k32), Error);    // wider than the swizzle
+}
+
+// ---- stmatrix
+
+TEST_F(Tensors, tiles_are_stored_by_stmatrix_as_its_figure_says) {
+  expect_success(memory_, kOneWarp, [&] {
+    u32 r[4];
+    // Register i holds elements (row, column) and (row, column + 1) of matrix i: 100 i + 10 row +
+    // column.
+    const u32 row = lane_index() / 4, column = lane_index() % 4 * 2;
+    for (u32 i = 0; i < 4; ++i)
+      r[i] = (100 * i + 10 * row + column) | (100 * i + 10 * row + column + 1) << 16;
+    store_matrices(kBase + 16 * (31 - lane_index()), r);
+    sync_warp();
+    const u32 words[2] = {load_shared_4(kBase + 8 * lane_index()),
+                          load_shared_4(kBase + 8 * lane_index() + 4)};
+    words_[2 * lane_index()] = words[0];
+    words_[2 * lane_index() + 1] = words[1];
+  });
+  for (u32 line = 0; line < 16; ++line)
+    for (u32 column = 0; column < 8; ++column) {
+      const u32 matrix = (31 - line) / 8, row = (31 - line) % 8;
+      EXPECT_EQ(u16(words_[line * 4 + column / 2] >> (16 * (column % 2))),
+                100 * matrix + 10 * row + column);
+    }
+}
+
+}  // namespace
+}  // namespace rapt::device
