@@ -60,6 +60,25 @@ enum class ElementType { kBf16, kF16 };
 void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uint32_t (*b)[2],
               int fragments, Location at);
 
+// Products of a warpgroup (warpgroup.cpp): d[64 x columns] = a[64 x 16] b[16 x columns] (+ d).
+struct WarpgroupProduct {
+  ElementType type;
+  int columns;  // a multiple of 8 up to 256
+  bool accumulate;
+  bool a_in_registers;
+  bool transpose_a,
+      transpose_b;  // in shared memory rows, columns are contiguous instead of the depth
+  uint64_t a, b;    // descriptors; a is 0 if it is in registers
+
+  bool operator==(const WarpgroupProduct& other) const = default;
+};
+void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* a_registers,
+                        Location at);
+void warpgroup_fence(Location at);
+void warpgroup_commit(Location at);
+void warpgroup_wait(uint32_t pending, Location at);
+void set_max_registers(uint32_t count, Location at);
+
 // Between blocks (atomic.cpp).
 uint32_t atomic_add(uint32_t* p, uint32_t value, Location at);
 void fence_device(Location at);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/check.hpp"
+#include "emulator/warpgroup.hpp"
 
 namespace rapt::emulator {
 
@@ -28,6 +29,8 @@ static void run_thread() {
   grid->kernel();
   t.now = {"its end", {}};
   if (t.last_copy_group > t.groups_over) fail_in(t, "no wait covers its " + t.last_copy.describe());
+  if (t.warp->products && !t.warp->products->in_flight.empty())
+    fail_in(t, "no wait covers the products in flight");
   t.warp->live &= ~(1u << t.lane);
   --t.block->live;
   wait_for(Thread::Wait::kExited, 0);

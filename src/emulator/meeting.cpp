@@ -52,6 +52,13 @@ bool any_lane(bool predicate, Location at) {
   return std::any_of(votes, votes + kLanes, [](Brought vote) { return vote.number != 0; });
 }
 
+void set_max_registers(uint32_t count, Location at) {
+  const Instruction instruction("setmaxnreg", at);
+  if (count % 8 || count < 24 || count > 256)
+    fail_in(*self, concat(count, " registers, must be a multiple of 8 from 24 to 256"));
+  meet(Aligned::kYes, {.number = count}, [](const Brought*) {});
+}
+
 void sync_warp(Location at) {
   const Instruction instruction("bar.warp.sync", at);
   meet(Aligned::kNo, {.number = 0}, [](const Brought*) {
