@@ -74,7 +74,10 @@ struct TensorLoad final : AsyncOperation {
     if (grid->asynchrony == Grid::Asynchrony::kMixed)
       end = std::min<uint32_t>(end, next_row + 1 + grid->random.next() % end);
     for (; next_row < end; ++next_row) load_row(next_row);
-    if (next_row < box.num_rows()) return false;
+    if (next_row < box.num_rows()) {
+      rank = grid->operation_rank();
+      return false;
+    }
     complete_bytes(*thread, barrier, box.map.box_bytes(), agent, time);
     return true;
   }
@@ -100,7 +103,7 @@ void load_tensor(uint32_t shared, const void* map, uint32_t barrier, const int (
   load->agent = block.load_agent(static_cast<uint32_t>(least - block.load_times.begin()));
   load->time = ++*least;
   load->issue.add(*self);
-  ++self->time;  // what the thread does from here on is not before the load
+  ++self->time;  // what the thread reads from here on is not before the load
   block.operations.push_back(std::move(load));
 }
 

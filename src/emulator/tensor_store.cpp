@@ -72,7 +72,6 @@ void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5],
   store.issue.add(*self);
   store.time = ++queue.issued;
   store.group = queue.groups_committed + 1;
-  ++self->time;  // what the thread does from here on is not before the store
   queue.stores.push_back(std::move(store));
   if (grid->happens_early()) read(*self, queue.stores.back());
 }

@@ -65,7 +65,7 @@ Product& new_product(ProductQueue& queue, const WarpgroupProduct& what, const fl
     product.accumulators->columns = what.columns;
     queue.in_flight.push_back(product.accumulators);
   }
-  ++product.accumulators->pending;
+  product.accumulators->group = product.group;
   return queue.products.emplace_back(std::move(product));
 }
 
@@ -109,7 +109,6 @@ void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* 
     std::memcpy(product.a_issued[lane], a_registers, sizeof product.a_issued[lane]);
   }
   product.issue.add(*self);
-  ++self->time;  // what the thread does from here on is not before the product
   product.lanes |= 1u << lane;
   if (product.lanes == kAllLanes && grid->happens_early())
     execute_products(*self->warp, product.group + 1);
@@ -125,7 +124,9 @@ void warpgroup_fence(Location at) {
 
 void warpgroup_commit(Location at) {
   const Instruction instruction("wgmma.commit_group", at);
-  ++own_queue().groups[self->lane];
+  ProductQueue& queue = own_queue();
+  if (++queue.groups[self->lane] > queue.group_ends.size())
+    queue.group_ends.push_back(queue.issued[self->lane]);
 }
 
 void warpgroup_wait(uint32_t pending, Location at) {
@@ -136,10 +137,12 @@ void warpgroup_wait(uint32_t pending, Location at) {
     for (int lane = 1; lane < kLanes; ++lane)
       if (queue.issued[lane] != queue.issued[0] || queue.groups[lane] != queue.groups[0])
         fail_in(*self, "the lanes have issued or committed different numbers of products");
-    if (queue.groups[0] > pending) execute_products(warp, queue.groups[0] - pending);
-    retire_accumulators(warp);
+    if (queue.groups[0] <= pending) return;
+    const uint32_t over = queue.groups[0] - pending;
+    execute_products(warp, over);
+    retire_accumulators(warp, over);
     for (int lane = 0; lane < kLanes; ++lane)
-      acquire_agent(warp.lanes[lane], warp.block->product_agent(warp), queue.executed);
+      acquire_agent(warp.lanes[lane], warp.block->product_agent(warp), queue.group_ends[over - 1]);
   });
 }
 

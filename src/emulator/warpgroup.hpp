@@ -19,7 +19,7 @@ constexpr uint32_t kInFlight = 0x7FBADBAD;  // a NaN
 struct Accumulators {
   float* registers[kLanes] = {};
   int columns = 0;
-  int pending = 0;  // products not yet executed
+  uint32_t group = 0;  // of the last product
   float sums[kProductRows * kMaxProductColumns];
 
   template <class Visit>
@@ -63,6 +63,7 @@ struct ProductQueue {
   std::deque<Product> products;  // not executed yet
   uint32_t executed = 0;
   uint32_t issued[kLanes] = {}, groups[kLanes] = {};  // products issued, groups committed
+  std::vector<uint32_t> group_ends;  // products issued when each group was committed
   bool fenced[kLanes] = {};
   std::vector<SafeRegisters> safe[kLanes];
   std::vector<std::shared_ptr<Accumulators>> in_flight;
@@ -74,7 +75,7 @@ struct ProductQueue {
 
 // Executes the products of the first `groups` groups that all lanes have issued.
 void execute_products(Warp& warp, uint32_t groups);
-// Puts finished sums into registers.
-void retire_accumulators(Warp& warp);
+// Puts the sums of these groups into registers.
+void retire_accumulators(Warp& warp, uint32_t groups);
 
 }  // namespace rapt::emulator

@@ -98,15 +98,14 @@ void execute_products(Warp& warp, uint32_t groups) {
     const float* b = load_b(warp, product);
     if (!product.what.accumulate) std::fill_n(to.sums, kProductRows * product.what.columns, 0.f);
     multiply_add(to.sums, a, b, product.what.columns);
-    --to.pending;
     ++queue.executed;
   }
 }
 
-void retire_accumulators(Warp& warp) {
+void retire_accumulators(Warp& warp, uint32_t groups) {
   ProductQueue& queue = *warp.products;
   std::erase_if(queue.in_flight, [&](const std::shared_ptr<Accumulators>& finished) {
-    if (finished->pending) return false;
+    if (finished->group >= groups) return false;
     for (int lane = 0; lane < kLanes; ++lane) {
       finished->for_registers(lane, [&](float& in_register, float sum) {
         if (__builtin_bit_cast(uint32_t, in_register) != kInFlight)

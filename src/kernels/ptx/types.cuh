@@ -4,8 +4,7 @@
 #pragma once
 
 #ifndef __CUDACC__
-#error \
-    "the emulator's ptx/ comes first: device text lies in folders of src/kernels, not in src/kernels itself"
+#error "device text belongs in folders of src/kernels, where ptx/ may be the emulator's"
 #endif
 
 #define DEVICE static __device__ __forceinline__

@@ -217,6 +217,50 @@ TEST_F(Tensors, need_a_proxy_fence_after_ordinary_stores) {
   expect_report(memory_, kShape, "after the write by warp", [&] { kernel(false); });
 }
 
+TEST_F(Tensors, may_be_fenced_by_the_thread_that_loads) {
+  const TensorMap map = map_of(tensor_);
+  expect_success(memory_, kShape, [&] {
+    alignas(64) const TensorMap parameter = map;
+    store_shared_4(kBase + 4 * thread_index(), 0);
+    init();
+    fence_async_shared();
+    load(parameter, 0, 0, 0);
+    barrier_wait(kBarrier, 0);
+  });
+}
+
+TEST_F(Tensors, may_land_before_what_their_thread_reads_next) {
+  const TensorMap map = map_of(tensor_);
+  expect_report(memory_, kShape, "race on byte", [&] {
+    alignas(64) const TensorMap parameter = map;
+    store_shared_4(kBase + 4 * thread_index(), 0);
+    fence_async_shared();
+    init();
+    load(parameter, 0, 0, 0);
+    if (thread_index() == 0) load_shared_4(kBase);
+    barrier_wait(kBarrier, 0);
+  });
+}
+
+TEST_F(Tensors, land_in_parts_when_mixed) {
+  const TensorMap map = map_of(tensor_);
+  int in_parts = 0;
+  for (uint64_t seed = 1; seed < 120; seed += 3) {
+    launch(memory_, kShape, {.seed = seed, .check_order = false}, [&] {
+      alignas(64) const TensorMap parameter = map;
+      init();
+      load(parameter, 0, 0, 0);
+      if (warp_index() == 1) {
+        words_[0] = load_shared_4(kBase);
+        words_[1] = load_shared_4(kBase + (kBoxRows - 1) * kBoxColumns * 2);
+      }
+      barrier_wait(kBarrier, 0);
+    });
+    in_parts += words_[0] != 0xFFFFFFFF && words_[1] == 0xFFFFFFFF;
+  }
+  EXPECT_GT(in_parts, 0);
+}
+
 TEST_F(Tensors, are_stored_where_they_are) {
   const TensorMap map = map_of(out_);
   for (uint64_t seed = 0; seed < 12; ++seed) {
