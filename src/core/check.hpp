@@ -13,7 +13,7 @@ namespace rapt {
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;
-  (text << ... << parts);
+  ((text << parts), ...);
   return text.str();
 }
 

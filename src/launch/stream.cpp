@@ -1,0 +1,42 @@
+#include "launch/stream.hpp"
+
+namespace rapt::cuda {
+
+Capture capture_of(const Driver& driver, Stream stream) {
+  Capture capture;
+  driver.check(driver.cuStreamGetCaptureInfo_v2(stream.handle, &capture.status, &capture.id,
+                                                nullptr, nullptr, nullptr),
+               "cuStreamGetCaptureInfo_v2");
+  if (!capture.active()) capture.id = 0;  // which the driver leaves alone
+  return capture;
+}
+
+void check_stream(const Context& context, Stream stream) {
+  if (!stream.handle) return;
+  ContextHandle owner = nullptr;
+  context.driver().check(context.driver().cuStreamGetCtx(stream.handle, &owner), "cuStreamGetCtx");
+  check(owner == context.handle(), "stream ", static_cast<void*>(stream.handle),
+        " is of another context than device ", context.device().ordinal(),
+        "'s primary one: make the stream on that device");
+}
+
+void synchronize(const Driver& driver, Stream stream) {
+  driver.check(driver.cuStreamSynchronize(stream.handle), "cuStreamSynchronize");
+}
+
+void wait(const Driver& driver, Stream stream, Event event) {
+  driver.check(driver.cuStreamWaitEvent(stream.handle, event.handle, 0), "cuStreamWaitEvent");
+}
+
+void record(const Driver& driver, Event event, Stream stream) {
+  driver.check(driver.cuEventRecord(event.handle, stream.handle), "cuEventRecord");
+}
+
+bool happened(const Driver& driver, Event event) {
+  const Result result = driver.cuEventQuery(event.handle);
+  if (result == kNotReady) return false;
+  driver.check(result, "cuEventQuery");
+  return true;
+}
+
+}  // namespace rapt::cuda

@@ -1,0 +1,39 @@
+// Streams and events that the caller owns, and the questions a run asks of them.
+#pragma once
+
+#include "launch/device.hpp"
+
+namespace rapt::cuda {
+
+// Borrowed: copying or destroying these does nothing to the driver's objects.
+struct Stream {
+  StreamHandle handle = nullptr;  // null: the legacy default stream
+};
+struct Event {
+  EventHandle handle = nullptr;
+};
+
+struct Capture {
+  CaptureStatus status = CaptureStatus::kNone;
+  uint64_t id = 0;  // of the capture, unique in the process; 0 while none is active
+
+  bool active() const { return status == CaptureStatus::kActive; }
+};
+
+// Whether work put on the stream now becomes part of a graph. Needs a current context.
+Capture capture_of(const Driver& driver, Stream stream);
+
+// Throws Error(kInvalidArgument) unless the stream belongs to the context, which must be current:
+// the default stream does, as it is every context's.
+void check_stream(const Context& context, Stream stream);
+
+// Waits on the host until all work of the stream is done.
+void synchronize(const Driver& driver, Stream stream);
+// Work put on the stream from now on waits for the event's last record.
+void wait(const Driver& driver, Stream stream, Event event);
+// The event happens when the work put on the stream so far is done.
+void record(const Driver& driver, Event event, Stream stream);
+// Whether it has. Throws what failed in that work, if something did.
+bool happened(const Driver& driver, Event event);
+
+}  // namespace rapt::cuda
