@@ -73,7 +73,7 @@ std::vector<std::string> problems(const Resources& resources) {
     found.push_back(concat("spills: ", resources.spill_store_bytes, " bytes stored, ",
                            resources.spill_load_bytes, " bytes loaded"));
   for (const std::string& message : resources.messages)
-    for (const char* code : {"C7510", "C7512", "C7517"})
+    for (const char* code : {"(C7510)", "(C7511)", "(C7512)", "(C7517)"})
       if (contains(message, code)) found.push_back(message);
   return found;
 }

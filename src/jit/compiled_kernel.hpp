@@ -24,8 +24,8 @@ struct Resources {
 // From the compiler's log. Spills of several functions add up.
 Resources parse_ptxas(std::string_view log);
 
-// What a packed kernel must not have: spills, and wgmma that ptxas serialises (C7510, C7512,
-// C7517). A sentence each.
+// What a packed kernel must not have, a sentence each: spills, wgmma that ptxas serialises (C7510,
+// C7511, C7512) or waits for where the text does not (C7517).
 std::vector<std::string> problems(const Resources& resources);
 
 struct CompiledKernel {

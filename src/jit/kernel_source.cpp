@@ -65,10 +65,10 @@ TranslationUnit translation_unit(const KernelKey& key, const KernelSource& sourc
   unit.architecture = key.architecture();
   unit.text = unit_text(key, source);
   unit.headers = reached(unit.text, source.headers);
-  // Lambdas in device text have no marks of their own: --default-device. The log then has a
-  // kernel's registers and spills: -v.
+  // Lambdas in device text have no marks of their own: --device-as-default-execution-space. The log
+  // then has a kernel's registers and spills: -v.
   unit.options = {"--gpu-architecture=" + unit.architecture.name(), "--std=c++20",
-                  "--default-device", "--ptxas-options=-v"};
+                  "--device-as-default-execution-space", "--ptxas-options=-v"};
   ByteWriter all;
   all.text(unit.key);
   all.text(unit.text);
