@@ -65,8 +65,7 @@ TranslationUnit translation_unit(const KernelKey& key, const KernelSource& sourc
   unit.architecture = key.architecture();
   unit.text = unit_text(key, source);
   unit.headers = reached(unit.text, source.headers);
-  // Lambdas in device text have no marks of their own: --device-as-default-execution-space. The log
-  // then has a kernel's registers and spills: -v.
+  // What has no mark, like a lambda, is for the device. -v puts registers and spills in the log.
   unit.options = {"--gpu-architecture=" + unit.architecture.name(), "--std=c++20",
                   "--device-as-default-execution-space", "--ptxas-options=-v"};
   ByteWriter all;
