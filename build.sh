@@ -11,7 +11,7 @@ preset=${PRESET:-release}
 tests=OFF
 [ "${1:-}" = --tests ] && tests=ON
 
-packages=(cmake g++ ninja-build ccache libcli11-dev nlohmann-json3-dev libpcre2-dev)
+packages=(cmake g++ ninja-build ccache libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev nlohmann-json3-dev)
 [ $tests = ON ] && packages+=(libgtest-dev libgmock-dev librapidcheck-dev pkg-config python3 python3-pip binutils)
 missing=()
 for package in "${packages[@]}"; do

@@ -87,6 +87,7 @@ CompiledKernel Nvrtc::compile(const TranslationUnit& unit) const {
   }
   const auto pointers = [](const std::vector<std::string>& strings) {
     std::vector<const char*> all;
+    all.reserve(strings.size());
     for (const std::string& one : strings) all.push_back(one.c_str());
     return all;
   };
