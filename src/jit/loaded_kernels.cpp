@@ -19,11 +19,10 @@ const cuda::Kernel& LoadedKernels::get(const KernelKey& key, const KernelSource&
   }
   // Without the lock: others load other kernels meanwhile.
   const std::shared_ptr<const CompiledKernel> compiled = store_.get(key, source);
-  const std::lock_guard lock(mutex_);
-  if (const auto known = loaded_.find(key.text()); known != loaded_.end())
-    return known->second->kernel;
   auto loaded =
       std::make_unique<Loaded>(context_, *compiled, source.function, max_dynamic_shared_bytes);
+  const std::lock_guard lock(mutex_);
+  // Where another thread was first, its kernel stays.
   return loaded_.emplace(key.text(), std::move(loaded)).first->second->kernel;
 }
 

@@ -175,8 +175,9 @@ TEST_F(DiskCacheTest, what_killed_writers_left_is_removed_after_an_hour) {
   ASSERT_EQ(cache_.store(kId, kKernel), std::nullopt);
   const auto old = cache_.folder() / "a.XXXXXX.tmp", young = cache_.folder() / "b.XXXXXX.tmp";
   put(old, "half"), put(young, "half");
-  std::filesystem::last_write_time(
-      old, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(61));
+  const auto hour_ago = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(61);
+  for (const auto& path : {old, cache_.path_of(kId)})
+    std::filesystem::last_write_time(path, hour_ago);
   ASSERT_EQ(cache_.store(cache_id(kUnit, "compiler 2"), kKernel), std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::exists(young));

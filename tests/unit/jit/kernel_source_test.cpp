@@ -9,11 +9,14 @@ namespace {
 
 using testing::ElementsAre;
 
-// a.cuh reaches b.cuh, which reaches a.cuh again; c.cuh is not reached but in a comment.
+// a.cuh reaches b.cuh, which reaches a.cuh again and d.cuh, which reaches e.cuh; c.cuh is only in a
+// comment.
 constexpr HeaderText kFiles[] = {
     {"x/a.cuh", "#pragma once\n#include \"x/b.cuh\"\nstruct Params;\n"},
-    {"x/b.cuh", "#include \"x/a.cuh\"\n// #include \"x/c.cuh\"\n"},
-    {"x/c.cuh", "int c;\n"}};
+    {"x/b.cuh", "#include \"x/a.cuh\"\n#include \"x/d.cuh\"\n// #include \"x/c.cuh\"\n"},
+    {"x/c.cuh", "int c;\n"},
+    {"x/d.cuh", "#include \"x/e.cuh\"\n"},
+    {"x/e.cuh", "int e;\n"}};
 
 KernelSource source() {
   return {"x/a.cuh",
@@ -52,7 +55,7 @@ TEST(KernelSource, the_unit_states_key_agreements_and_entry) {
 
 TEST(KernelSource, headers_are_those_that_are_reached_once_each) {
   EXPECT_THAT(header_names(translation_unit(KernelKey("k", {80}), source())),
-              ElementsAre("x/a.cuh", "x/b.cuh"));
+              ElementsAre("x/a.cuh", "x/b.cuh", "x/d.cuh", "x/e.cuh"));
 }
 
 TEST(KernelSource, a_header_that_is_not_there_is_named_with_its_includer) {
@@ -81,12 +84,12 @@ TEST(KernelSource, the_hash_follows_everything_that_decides_the_image) {
   changed.entry += " ";
   EXPECT_TRUE(differs(key, changed));
   std::vector<HeaderText> files(std::begin(kFiles), std::end(kFiles));
-  files[1].text = "#include \"x/a.cuh\"\n";
+  files[4].text = "int f;\n";
   changed = source();
   changed.headers = files;
   EXPECT_TRUE(differs(key, changed));
   // What is not reached decides nothing.
-  files[1] = kFiles[1];
+  files[4] = kFiles[4];
   files[2].text = "int d;\n";
   EXPECT_FALSE(differs(key, changed));
 }

@@ -68,7 +68,7 @@ TEST_F(KernelTest, a_cluster_and_an_overlap_are_attributes) {
   const CurrentContext current(h200_);
   launch(kernel, {.grid = {32, 2, 1}, .block = {32}, .cluster = {16}, .overlaps_previous = true},
          {}, map_, params_, 5);
-  launch(kernel, {.grid = {4, 2, 1}, .block = {32}, .cluster = {2, 2, 1}}, {}, map_, params_, 5);
+  launch(kernel, {.grid = {4, 2, 1}, .block = {32}, .cluster = {1, 2, 1}}, {}, map_, params_, 5);
   launch(kernel, {.grid = {4}, .block = {32}, .overlaps_previous = true}, {}, map_, params_, 5);
   ASSERT_EQ(control_->launches.size(), 3u);
   const auto& both = control_->launches[0].attributes;
