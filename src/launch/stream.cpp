@@ -7,7 +7,7 @@ Capture capture_of(const Driver& driver, Stream stream) {
   driver.check(driver.cuStreamGetCaptureInfo_v2(stream.handle, &capture.status, &capture.id,
                                                 nullptr, nullptr, nullptr),
                "cuStreamGetCaptureInfo_v2");
-  if (!capture.active()) capture.id = 0;  // which the driver leaves alone
+  if (!capture.active()) capture.id = 0;  // whatever the driver left there
   return capture;
 }
 

@@ -290,7 +290,7 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, CaptureStatus* status, uin
     if (graph || dependencies || count) return kInvalidValue;
     const auto* asked = reinterpret_cast<const fake::Stream*>(stream);
     *status = asked ? asked->capture : CaptureStatus::kNone;
-    if (*status == CaptureStatus::kActive) *id = asked->capture_id;
+    if (*status != CaptureStatus::kNone) *id = asked->capture_id;
     return kSuccess;
   });
 }
