@@ -24,7 +24,8 @@ ALLOWED = {
     "api": {"core", "device", "problem", "cache", "select", "plan", "backends", "sampling"},
     "c_api": {"core"},
 }
-# None may: launch/ and jit/ declare what they call of libraries that are loaded at run time.
+# None may: launch/ and jit/ declare what they call of libcuda and NVRTC, which they load at run
+# time.
 CUDA = re.compile(r'#\s*include\s*[<"](cuda|nvrtc|cublas|nccl|driver_types)')
 ANY_INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^>"]+[>"])', re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "unit/launch/allocations.hpp"
 #include "unit/launch/fake_driver.hpp"
 
 namespace rapt::cuda {
@@ -83,6 +84,20 @@ TEST_F(KernelTest, a_cluster_and_an_overlap_are_attributes) {
   const auto& overlap = control_->launches[2].attributes;
   ASSERT_EQ(overlap.size(), 1u);
   EXPECT_EQ(overlap[0].id, LaunchAttributeId::kProgrammaticStreamSerialization);
+}
+
+TEST_F(KernelTest, a_launch_allocates_nothing) {
+  const Module module(h200_, kImage, sizeof(kImage));
+  driver_.cuLaunchKernelEx = [](const LaunchConfig*, FunctionHandle, void**, void**) {
+    return kSuccess;  // unlike the fake's, which writes everything down
+  };
+  const Kernel kernel(module, "attend", 100);
+  const LaunchShape shape = {
+      .grid = {4}, .block = {32}, .cluster = {2}, .shared_bytes = 100, .overlaps_previous = true};
+  const int64_t before = num_allocations();
+  for (int i = 0; i < 3; i++) launch(kernel, shape, {}, map_, params_, i);
+  EXPECT_EQ(num_allocations(), before);
+  EXPECT_GT(before, 0);  // the count counts
 }
 
 TEST_F(KernelTest, before_hopper_nothing_overlaps_and_clusters_are_refused) {
