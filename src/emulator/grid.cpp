@@ -14,6 +14,7 @@ namespace {
 
 // A fault in device text: which thread, and near which allocation.
 void on_memory_fault(int, siginfo_t* info, void*) {
+  if (self) self->in_emulator = true;
   const std::string where = grid->memory.describe(info->si_addr);
   grid->failure = concat(self ? concat(self->describe(), ", ", self->now.describe()) : "scheduler",
                          ": memory fault at ", where);

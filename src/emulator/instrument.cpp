@@ -7,11 +7,8 @@
 
 namespace rapt::emulator {
 
-static void check_access(const void* p, size_t bytes, bool write) {
-  // Functions that device text shares with the emulator, such as those of the standard library, may
-  // be linked in their instrumented form: what instructions do is not device text's.
-  if (!self || self->in_instruction) return;
-  Thread& t = *self;
+// t does an ordinary access.
+static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
   const Block& block = *t.block;
   const char* at = static_cast<const char*>(p);
   if (at >= block.stacks->bottom(t.index) && at < block.stacks->top(t.index)) return;
@@ -37,6 +34,14 @@ static void check_access(const void* p, size_t bytes, bool write) {
   t.now.ordinary = true;
   fail_in(t, concat(write ? "stores " : "loads ", bytes, " bytes at ", grid->memory.describe(p),
                     ", not inside its stack, shared memory or an allocation"));
+}
+
+static void check_access(const void* p, size_t bytes, bool write) {
+  Thread* t = self;
+  if (!t || t->in_emulator) return;
+  t->in_emulator = true;
+  check_ordinary(*t, p, bytes, write);
+  t->in_emulator = false;
 }
 
 }  // namespace rapt::emulator

@@ -27,6 +27,7 @@ std::string Block::describe_agent(uint32_t agent) const {
 static void run_thread() {
   Thread& t = *self;
   grid->kernel();
+  t.in_emulator = true;
   t.now = {"its end", {}};
   if (t.last_copy_group > t.groups_over) fail_in(t, "no wait covers its " + t.last_copy.describe());
   if (t.warp->products && !t.warp->products->in_flight.empty())
@@ -106,7 +107,7 @@ void wake(Thread& thread) {
 Instruction::Instruction(const char* name, Location at) {
   Thread& t = *self;
   t.now = {name, at};
-  t.in_instruction = true;
+  t.in_emulator = true;
   if (!grid->preemption || !grid->random.one_in(grid->preemption)) return;
   t.warp->rank = grid->random.next();
   grid->preempted = true;

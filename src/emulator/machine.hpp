@@ -59,8 +59,10 @@ struct Thread {
   uint32_t wait_object = 0;  // which of the warp's meetings, of the block's barriers; an address
   uint32_t wait_parity = 0;  // of an mbarrier's phase
 
-  Origin now;                   // the last emulated instruction
-  bool in_instruction = false;  // and whether it is under way
+  Origin now;  // the last emulated instruction
+  // Whether the emulator runs, not device text. Functions that both use, such as the standard
+  // library's, may be linked in their instrumented form, and then call the hooks (instrument.cpp).
+  bool in_emulator = false;
 
   ClockRef known;            // what others did that is over, as far as this thread knows
   uint32_t time = 1;         // of this thread's own accesses
@@ -228,7 +230,7 @@ void wake(Thread& thread);
 class Instruction {
  public:
   Instruction(const char* name, Location at);
-  ~Instruction() { self->in_instruction = false; }
+  ~Instruction() { self->in_emulator = false; }
   Instruction(const Instruction&) = delete;
   Instruction& operator=(const Instruction&) = delete;
 };

@@ -40,8 +40,10 @@ void* shared_base() {
 
 uint32_t shared_address(const void* p) {
   const auto offset = static_cast<const char*>(p) - self->block->shared;
-  if (offset < 0 || offset > static_cast<ptrdiff_t>(grid->shape.shared_bytes))
+  if (offset < 0 || offset > static_cast<ptrdiff_t>(grid->shape.shared_bytes)) {
+    self->in_emulator = true;
     fail_in(*self, "shared_address() of what is not in shared memory");
+  }
   return kSharedBase + static_cast<uint32_t>(offset);
 }
 
