@@ -44,47 +44,41 @@ static void check_access(const void* p, size_t bytes, bool write) {
   t->in_emulator = false;
 }
 
-}  // namespace rapt::emulator
-
-// The compiler knows them by these names. NOLINTBEGIN(bugprone-reserved-identifier)
-extern "C" {
-using rapt::emulator::check_access;
-
-#define RAPT_EMULATOR_HOOKS(bytes)              \
-  void __tsan_read##bytes(void* p) {            \
-    check_access(p, bytes, false);              \
-  }                                             \
-  void __tsan_write##bytes(void* p) {           \
-    check_access(p, bytes, true);               \
-  }                                             \
-  void __tsan_unaligned_read##bytes(void* p) {  \
-    check_access(p, bytes, false);              \
-  }                                             \
-  void __tsan_unaligned_write##bytes(void* p) { \
-    check_access(p, bytes, true);               \
-  }                                             \
-  void __tsan_volatile_read##bytes(void* p) {   \
-    check_access(p, bytes, false);              \
-  }                                             \
-  void __tsan_volatile_write##bytes(void* p) {  \
-    check_access(p, bytes, true);               \
+// Defines the function that the compiler calls `symbol`.
+#define RAPT_EMULATOR_HOOK(name, symbol, ...) \
+  void name(__VA_ARGS__) asm(symbol);         \
+  void name(__VA_ARGS__)
+#define RAPT_EMULATOR_ACCESS(name, bytes, write)                            \
+  RAPT_EMULATOR_HOOK(hook_##name##bytes, "__tsan_" #name #bytes, void* p) { \
+    check_access(p, bytes, write);                                          \
   }
-RAPT_EMULATOR_HOOKS(1)
-RAPT_EMULATOR_HOOKS(2)
-RAPT_EMULATOR_HOOKS(4)
-RAPT_EMULATOR_HOOKS(8)
-RAPT_EMULATOR_HOOKS(16)
-#undef RAPT_EMULATOR_HOOKS
-void __tsan_read_range(void* p, size_t bytes) {
+#define RAPT_EMULATOR_ACCESSES(bytes)                \
+  RAPT_EMULATOR_ACCESS(read, bytes, false)           \
+  RAPT_EMULATOR_ACCESS(write, bytes, true)           \
+  RAPT_EMULATOR_ACCESS(unaligned_read, bytes, false) \
+  RAPT_EMULATOR_ACCESS(unaligned_write, bytes, true) \
+  RAPT_EMULATOR_ACCESS(volatile_read, bytes, false)  \
+  RAPT_EMULATOR_ACCESS(volatile_write, bytes, true)
+
+RAPT_EMULATOR_ACCESSES(1)
+RAPT_EMULATOR_ACCESSES(2)
+RAPT_EMULATOR_ACCESSES(4)
+RAPT_EMULATOR_ACCESSES(8)
+RAPT_EMULATOR_ACCESSES(16)
+RAPT_EMULATOR_HOOK(hook_read_range, "__tsan_read_range", void* p, size_t bytes) {
   check_access(p, bytes, false);
 }
-void __tsan_write_range(void* p, size_t bytes) {
+RAPT_EMULATOR_HOOK(hook_write_range, "__tsan_write_range", void* p, size_t bytes) {
   check_access(p, bytes, true);
 }
-void __tsan_vptr_update(void*, void*) {}
-void __tsan_vptr_read(void*) {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-void __tsan_init() {}
-}
-// NOLINTEND(bugprone-reserved-identifier)
+RAPT_EMULATOR_HOOK(hook_vptr_update, "__tsan_vptr_update", void*, void*) {}
+RAPT_EMULATOR_HOOK(hook_vptr_read, "__tsan_vptr_read", void*) {}
+RAPT_EMULATOR_HOOK(hook_func_entry, "__tsan_func_entry", void*) {}
+RAPT_EMULATOR_HOOK(hook_func_exit, "__tsan_func_exit", ) {}
+RAPT_EMULATOR_HOOK(hook_init, "__tsan_init", ) {}
+
+#undef RAPT_EMULATOR_ACCESSES
+#undef RAPT_EMULATOR_ACCESS
+#undef RAPT_EMULATOR_HOOK
+
+}  // namespace rapt::emulator

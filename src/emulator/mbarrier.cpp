@@ -61,7 +61,7 @@ void complete_bytes(const Thread& t, uint32_t address, uint32_t bytes, uint32_t 
   if (grid->options.check_order) {
     ClockBuilder& pending = t.block->mbarrier_clocks[address].pending;
     pending.add(t.block->nothing_known);
-    pending.add(agent, time, time);
+    pending.add(agent, time, 0);
   }
   advance(*t.block, address, barrier);
 }

@@ -111,7 +111,6 @@ void check_async_access(const Thread& t, const Warp& warp, const Issue& issue, u
   Block& block = *warp.block;
   const uint32_t first_lane = warp.index * kLanes;
   const auto before = [&](const Access& past) {
-    if (past.agent == access.agent) return true;  // one queue, in order
     const bool needs_fence = past.write && !past.asynchronous;
     const Clock& known = *issue.known;
     if (past.time <= (needs_fence ? known.fenced : known.own)[past.agent]) return true;
@@ -134,7 +133,7 @@ void acquire_agent(Thread& t, uint32_t agent, uint32_t time) {
   auto& last = t.warp->learned_of_agent;
   if (last.from != t.known || last.agent != agent || last.time != time) {
     auto clock = std::make_shared<Clock>(*t.known);
-    clock->own[agent] = clock->fenced[agent] = time;
+    clock->own[agent] = time;
     last = {t.known, clock, agent, time};
   }
   t.known = last.to;

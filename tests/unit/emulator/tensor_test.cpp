@@ -217,6 +217,44 @@ TEST_F(Tensors, need_a_proxy_fence_after_ordinary_stores) {
   expect_report(memory_, kShape, "after the write by warp", [&] { kernel(false); });
 }
 
+TEST_F(Tensors, need_a_proxy_fence_after_their_own_threads_stores_and_copies) {
+  const TensorMap map = map_of(tensor_);
+  const auto kernel = [&](bool copy, bool fence) {
+    alignas(64) const TensorMap parameter = map;
+    init();
+    if (thread_index() == 0 && !copy) store_shared_4(kBase, 0);
+    if (thread_index() == 0 && copy) {
+      copy_async_16(kBase, tensor_.data(), 16);
+      copy_async_commit();
+      copy_async_wait<0>();
+    }
+    if (fence) fence_async_shared();
+    load(parameter, 0, 0, 0);
+    barrier_wait(kBarrier, 0);
+  };
+  for (const bool copy : {false, true}) {
+    expect_success(memory_, kShape, [&] { kernel(copy, true); });
+    expect_report(memory_, kShape, "race on byte 0", [&] { kernel(copy, false); });
+  }
+}
+
+TEST_F(Tensors, may_not_be_loaded_twice_to_one_place_without_a_wait) {
+  const TensorMap map = map_of(tensor_);
+  // More loads than there are agents of them, so that some share one.
+  expect_report(memory_, kShape, "after the write by a tensor load", [&] {
+    alignas(64) const TensorMap parameter = map;
+    if (thread_index() == 0) {
+      barrier_init(kBarrier, 33);
+      fence_barrier_init();
+    }
+    sync_block();
+    load(parameter, 0, 0, 0);
+    for (int i = 1; i < 32; ++i) load(parameter, 0, 0, 0, kBase + 256 * (i % 31 + 1));
+    load(parameter, 0, 0, 0);
+    barrier_wait(kBarrier, 0);
+  });
+}
+
 TEST_F(Tensors, may_be_fenced_by_the_thread_that_loads) {
   const TensorMap map = map_of(tensor_);
   expect_success(memory_, kShape, [&] {

@@ -232,6 +232,65 @@ TEST_F(WarpgroupRules, operands_are_fenced_and_not_overwritten) {
   expect_report(memory_, kWarpgroup, "race on byte", [&] { kernel(true, false); });
 }
 
+TEST_F(WarpgroupRules, operands_are_ordered_for_every_lane) {
+  // A fifth warp stores zeros; of each warp that multiplies, one lane or all wait for it.
+  const Launch five_warps = {.grid = {}, .threads = 160, .shared_bytes = 32 << 10};
+  const auto kernel = [&](bool all_lanes) {
+    const u32 barrier = kBase + 16384;
+    if (thread_index() == 0) {
+      barrier_init(barrier, 32);
+      fence_barrier_init();
+    }
+    sync_block();
+    if (warp_index() == 4) {
+      for (u32 i = lane_index(); i < 512; i += 32) store_shared_16(kA + 16 * i, {});
+      fence_async_shared();
+      return barrier_arrive(barrier);
+    }
+    if (all_lanes || lane_index() == 0) barrier_wait(barrier, 0);
+    float d[64];
+    warpgroup_fence();
+    warpgroup_multiply<Bf16>(d, a(), b(), false);
+    warpgroup_commit();
+    warpgroup_wait<0>(d);
+  };
+  expect_success(memory_, five_warps, [&] { kernel(true); });
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    EXPECT_THAT(report_of(memory_, five_warps, {.seed = seed}, [&] { kernel(false); }),
+                testing::ContainsRegex("after the write by warp 4|never written"));
+}
+
+TEST_F(WarpgroupRules, loads_are_waited_for_by_every_lane) {
+  const std::span<u16> matrix = memory_.allocate<u16>(64 * 64, "matrix");
+  std::fill(matrix.begin(), matrix.end(), 0);
+  const uint64_t dims[] = {64, 64}, strides[] = {128};
+  const uint32_t box[] = {64, 64};
+  const auto encoded =
+      emulator::encode_tensor_map(memory_, {matrix.data(), 2, dims, strides, box, Swizzle::k128});
+  const auto kernel = [&](bool all_lanes) {
+    alignas(64) TensorMap map = {};
+    std::memcpy(&map, &encoded, sizeof encoded);
+    const u32 barrier = kBase + 16384;
+    fill();
+    if (thread_index() == 0) {
+      const int at[5] = {};
+      barrier_init(barrier, 1);
+      fence_barrier_init();
+      barrier_expect(barrier, 8192);
+      load_tensor(kB, map, barrier, at, kEvictLast);
+    }
+    sync_block();
+    if (all_lanes || lane_index() == 0) barrier_wait(barrier, 0);
+    float d[64];
+    warpgroup_fence();
+    warpgroup_multiply<Bf16>(d, a(), b(), false);
+    warpgroup_commit();
+    warpgroup_wait<0>(d);
+  };
+  expect_success(memory_, kWarpgroup, [&] { kernel(true); });
+  expect_report(memory_, kWarpgroup, "race on byte", [&] { kernel(false); });
+}
+
 TEST_F(WarpgroupRules, products_are_waited_for) {
   expect_report(memory_, kWarpgroup, "no wait covers the products in flight", [&] {
     fill();
