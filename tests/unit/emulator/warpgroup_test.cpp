@@ -190,6 +190,23 @@ TEST_F(WarpgroupRules, registers_are_fenced_before_the_first_product) {
                 });
 }
 
+TEST_F(WarpgroupRules, accumulators_need_no_fence_after_a_product) {
+  expect_success(memory_, kWarpgroup, [&] {
+    const u32 ones = Bf16::pack(1, 1);
+    for (u32 i = thread_index(); i < 512; i += 128)
+      store_shared_16(kA + 16 * i, {ones, ones, ones, ones});
+    fence_async_shared();
+    sync_block();
+    float d[64] = {};
+    warpgroup_fence();
+    for (int i = 0; i < 2; ++i) {
+      warpgroup_multiply<Bf16>(d, a(), b(), true);
+      warpgroup_commit();
+      warpgroup_wait<0>(d);
+    }
+  });
+}
+
 TEST_F(WarpgroupRules, registers_in_flight_are_not_written) {
   expect_report(memory_, kWarpgroup, "wrote to accumulators in flight", [&] {
     fill();
@@ -230,6 +247,67 @@ TEST_F(WarpgroupRules, operands_are_fenced_and_not_overwritten) {
   expect_success(memory_, kWarpgroup, [&] { kernel(true, true); });
   expect_report(memory_, kWarpgroup, "after the write by warp", [&] { kernel(false, true); });
   expect_report(memory_, kWarpgroup, "race on byte", [&] { kernel(true, false); });
+}
+
+TEST_F(WarpgroupRules, every_operand_is_fenced) {
+  for (const u32 unfenced : {kA, kB})
+    expect_report(memory_, kWarpgroup, "its wgmma.mma_async", [&] {
+      fill();
+      store_shared_16(unfenced + 16 * thread_index(), {});
+      sync_block();
+      float d[64];
+      warpgroup_fence();
+      warpgroup_multiply<Bf16>(d, a(), b(), false);
+      warpgroup_commit();
+      warpgroup_wait<0>(d);
+    });
+}
+
+TEST_F(WarpgroupRules, operands_are_read_anew) {
+  // 1 x 1 + 1 x 2 everywhere: a is all ones, b ones and then twos.
+  const u32 ones = Bf16::pack(1, 1), twos = Bf16::pack(2, 2);
+  expect_success(memory_, kWarpgroup, [&] {
+    const auto store = [](u32 to, u32 quads, u32 x) {
+      for (u32 i = thread_index(); i < quads; i += 128) store_shared_16(to + 16 * i, {x, x, x, x});
+      fence_async_shared();
+      sync_block();
+    };
+    float d[64] = {};
+    store(kA, 128, ones);
+    for (const u32 x : {ones, twos}) {
+      store(kB, 256, x);
+      warpgroup_fence();
+      warpgroup_multiply<Bf16>(d, a(), b(), true);
+      warpgroup_commit();
+      warpgroup_wait<0>(d);
+      sync_block();
+    }
+    out_[thread_index()] = d[17];
+  });
+  EXPECT_THAT(out_, testing::Each(16.f * 3));
+}
+
+TEST_F(WarpgroupRules, a_wait_covers_all_but_the_youngest_groups) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    launch(memory_, kWarpgroup, {.seed = seed}, [&] {
+      fill();
+      float first[64], second[64];
+      warpgroup_fence();
+      warpgroup_multiply<Bf16>(first, a(), b(), false);
+      warpgroup_commit();
+      warpgroup_multiply<Bf16>(second, a(), b(), false);
+      warpgroup_commit();
+      warpgroup_wait<1>(first);
+      const float seen[2] = {const_cast<volatile float&>(first[0]),
+                             const_cast<volatile float&>(second[0])};
+      warpgroup_wait<0>(second);
+      if (thread_index() != 0) return;
+      out_[0] = seen[0];
+      out_[1] = seen[1];
+    });
+    EXPECT_EQ(out_[0], 0) << "seed " << seed;
+    EXPECT_TRUE(std::isnan(out_[1])) << "seed " << seed;
+  }
 }
 
 TEST_F(WarpgroupRules, operands_are_ordered_for_every_lane) {
