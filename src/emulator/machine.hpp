@@ -104,8 +104,8 @@ struct Warp {
   uint64_t rank = 0;     // higher runs first
   // While some lanes have yet to read the values of one, others may come to the next.
   Meeting meetings[2];
-  std::shared_ptr<ProductQueue>
-      products;  // of the warp's part in a warpgroup; null until the first
+  // Its part of a warpgroup's products; null until the first.
+  std::shared_ptr<ProductQueue> products;
   // The last clocks that a lane learned from a barrier, of an asynchronous agent and by a proxy
   // fence: lanes that learn the same share the result.
   struct {
