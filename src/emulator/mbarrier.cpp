@@ -42,9 +42,15 @@ void advance(Block& block, uint32_t address, Mbarrier& barrier) {
 
 }  // namespace
 
-void check_mbarrier(const Thread& t, uint32_t address) {
+// Fails unless an initialised mbarrier is at the address.
+static void check_initialised(const Thread& t, uint32_t address) {
   if (mbarrier_at(t, address).mark != kMark)
     fail_in(t, concat("no mbarrier is initialised at byte ", address - kSharedBase));
+}
+
+void check_mbarrier(Thread& t, uint32_t address) {
+  check_initialised(t, address);
+  check_shared_access(t, address, sizeof(Mbarrier), false);
 }
 
 std::string describe_mbarrier(const Block& block, uint32_t address) {
@@ -55,7 +61,7 @@ std::string describe_mbarrier(const Block& block, uint32_t address) {
 
 void complete_bytes(const Thread& t, uint32_t address, uint32_t bytes, uint32_t agent,
                     uint32_t time) {
-  check_mbarrier(t, address);
+  check_initialised(t, address);
   Mbarrier& barrier = mbarrier_at(t, address);
   barrier.bytes_due = barrier.bytes_due - static_cast<int64_t>(bytes);
   if (grid->options.check_order) {

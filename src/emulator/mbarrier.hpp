@@ -11,8 +11,8 @@ namespace rapt::emulator {
 void complete_bytes(const Thread& t, uint32_t address, uint32_t bytes, uint32_t agent,
                     uint32_t time);
 
-// Fails unless an initialised mbarrier is at the address.
-void check_mbarrier(const Thread& t, uint32_t address);
+// Fails unless t knows of an initialised mbarrier at the address.
+void check_mbarrier(Thread& t, uint32_t address);
 
 std::string describe_mbarrier(const Block& block, uint32_t address);
 

@@ -91,6 +91,16 @@ TEST_F(Mbarriers, are_refused_when_misused) {
   });
 }
 
+TEST_F(Mbarriers, are_known_before_they_are_used) {
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    EXPECT_THAT(report_of(memory_, kShape, {.seed = seed},
+                          [] {
+                            if (thread_index() == 0) barrier_init(kBarrier, 64);
+                            barrier_arrive(kBarrier);
+                          }),
+                testing::ContainsRegex("no mbarrier is initialised|race on byte 8192"));
+}
+
 // ---- Tensors: two slices of seven rows of 40 elements, which are their own indices.
 
 class Tensors : public testing::Test {
@@ -131,7 +141,7 @@ class Tensors : public testing::Test {
   Memory memory_;
   std::span<u16> tensor_ = memory_.allocate<u16>(kColumns * kRows * kSlices, "tensor");
   std::span<u16> out_ = memory_.allocate<u16>(kColumns * kRows * kSlices, "out");
-  std::span<u32> words_ = memory_.allocate<u32>(kBoxBytes / 4, "words");
+  std::span<u32> words_ = memory_.allocate<u32>(256, "words");
 };
 
 TEST_F(Tensors, are_loaded_with_zeros_where_they_end) {
@@ -151,19 +161,39 @@ TEST_F(Tensors, are_loaded_with_zeros_where_they_end) {
   }
 }
 
-TEST_F(Tensors, are_swizzled_in_lines_of_64_bytes) {
-  const TensorMap map = map_of(tensor_, Swizzle::k64);
-  expect_success(memory_, kShape, [&] {
-    alignas(64) const TensorMap parameter = map;
-    init();
-    load(parameter, 8, 0, 0);
-    barrier_wait(kBarrier, 0);
-    store_global_4(&words_[thread_index()], load_shared_4(kBase + 4 * thread_index()));
-  });
-  // Rows are 64 bytes; the four chunks of rows 2 and 3 are permuted by 1.
-  for (u32 row = 0; row < kBoxRows; ++row)
-    for (u32 chunk = 0; chunk < 4; ++chunk)
-      EXPECT_EQ(u16(words_[row * 16 + (chunk ^ (row / 2)) * 4]), element(8 + chunk * 8, row, 0));
+TEST_F(Tensors, are_swizzled) {
+  // All 14 rows of both slices as one matrix, in boxes one swizzled line wide.
+  for (const auto& [swizzle, chunks] :
+       {std::pair{Swizzle::kNone, 4u}, {Swizzle::k32, 2u}, {Swizzle::k64, 4u}}) {
+    constexpr u32 kAllRows = kRows * kSlices;
+    const uint64_t dims[] = {kColumns, kAllRows}, strides[] = {kColumns * 2};
+    const uint32_t box[] = {chunks * 8, kAllRows};
+    const auto encoded = emulator::encode_tensor_map(
+        memory_, {tensor_.data(), sizeof(u16), dims, strides, box, swizzle});
+    const u32 num_words = chunks * 4 * kAllRows;
+    expect_success(memory_, kShape, [&, chunks = chunks] {
+      alignas(64) TensorMap map = {};
+      std::memcpy(&map, &encoded, sizeof encoded);
+      init();
+      if (thread_index() == 0) {
+        const int at[5] = {8};
+        barrier_expect(kBarrier, num_words * 4);
+        load_tensor(kBase, map, kBarrier, at, kEvictFirst);
+      }
+      barrier_wait(kBarrier, 0);
+      for (u32 i = thread_index(); i < num_words; i += 64)
+        store_global_4(&words_[i], load_shared_4(kBase + 4 * i));
+    });
+    // 16-byte chunks of lines; the pattern has a step every 128 bytes, and as many as a line has
+    // chunks.
+    for (u32 row = 0; row < kAllRows; ++row)
+      for (u32 chunk = 0; chunk < chunks; ++chunk) {
+        const u32 step = swizzle == Swizzle::kNone ? 0 : row * chunks * 16 / 128 % chunks;
+        EXPECT_EQ(u16(words_[(row * chunks + (chunk ^ step)) * 4]),
+                  tensor_[row * kColumns + 8 + chunk * 8])
+            << chunks << " chunks, row " << row << ", chunk " << chunk;
+      }
+  }
 }
 
 TEST_F(Tensors, land_late_at_random_or_at_once) {

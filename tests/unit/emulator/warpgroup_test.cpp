@@ -190,6 +190,20 @@ TEST_F(WarpgroupRules, registers_are_fenced_before_the_first_product) {
                 });
 }
 
+TEST_F(WarpgroupRules, registers_may_change_before_a_fence) {
+  expect_success(memory_, kWarpgroup, [&] {
+    fill();
+    float d[64] = {};
+    for (int i = 0; i < 2; ++i) {
+      const_cast<volatile float&>(d[5]) = static_cast<float>(i);
+      warpgroup_fence();
+      warpgroup_multiply<Bf16>(d, a(), b(), true);
+      warpgroup_commit();
+      warpgroup_wait<0>(d);
+    }
+  });
+}
+
 TEST_F(WarpgroupRules, accumulators_need_no_fence_after_a_product) {
   expect_success(memory_, kWarpgroup, [&] {
     const u32 ones = Bf16::pack(1, 1);
@@ -261,6 +275,26 @@ TEST_F(WarpgroupRules, every_operand_is_fenced) {
       warpgroup_commit();
       warpgroup_wait<0>(d);
     });
+}
+
+TEST_F(WarpgroupRules, operands_are_read_between_issue_and_wait) {
+  // b becomes NaN after the issue; who reads early does not see it.
+  for (const uint64_t seed : {0, 2}) {
+    launch(memory_, kWarpgroup, {.seed = seed, .check_order = false}, [&] {
+      fill();
+      float d[64];
+      warpgroup_fence();
+      warpgroup_multiply<Bf16>(d, a(), b(), false);
+      warpgroup_commit();
+      sync_block();
+      const u32 nan = 0x7FFF7FFF;
+      store_shared_16(kB + 16 * thread_index(), {nan, nan, nan, nan});
+      sync_block();
+      warpgroup_wait<0>(d);
+      if (thread_index() == 0) out_[0] = d[0];
+    });
+    EXPECT_EQ(std::isnan(out_[0]), seed == 0);
+  }
 }
 
 TEST_F(WarpgroupRules, operands_are_read_anew) {
