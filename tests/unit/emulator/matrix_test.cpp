@@ -1,4 +1,4 @@
-// ldmatrix and mma.sync lane by lane, against the figures and formulas of the PTX ISA.
+// ldmatrix, stmatrix and mma.sync lane by lane, against the figures and formulas of the PTX ISA.
 #include <array>
 #include <cmath>
 #include <random>
@@ -104,6 +104,30 @@ TEST_F(LoadMatrices, is_executed_by_all_lanes_from_one_line) {
     else
       load_matrices(r, kBase + 16 * lane_index());
   });
+}
+
+// ---- stmatrix
+
+TEST(StoreMatrices, takes_two_neighbours_of_a_row_from_each_lane) {
+  Memory memory;
+  const std::span<u32> words = memory.allocate<u32>(128, "words");
+  expect_success(memory, kOneWarp, [words] {
+    u32 r[4];
+    // Register i holds elements (row, column) and (row, column + 1) of matrix i, which are
+    // 100 i + 10 row + column.
+    const u32 row = lane_index() / 4, column = lane_index() % 4 * 2;
+    for (u32 i = 0; i < 4; ++i)
+      r[i] = (100 * i + 10 * row + column) | (100 * i + 10 * row + column + 1) << 16;
+    store_matrices(kBase + 16 * (31 - lane_index()), r);
+    sync_warp();
+    for (u32 i = lane_index(); i < 128; i += 32) words[i] = load_shared_4(kBase + 4 * i);
+  });
+  for (u32 line = 0; line < 32; ++line)
+    for (u32 column = 0; column < 8; ++column) {
+      const u32 matrix = (31 - line) / 8, row = (31 - line) % 8;
+      EXPECT_EQ(u16(words[line * 4 + column / 2] >> (16 * (column % 2))),
+                100 * matrix + 10 * row + column);
+    }
 }
 
 // ---- mma.sync.m16n8k16. Rows and columns of the elements that a lane holds, as PTX ISA gives

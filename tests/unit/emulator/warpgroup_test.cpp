@@ -360,6 +360,7 @@ TEST_F(WarpgroupRules, operands_are_ordered_for_every_lane) {
       return barrier_arrive(barrier);
     }
     if (all_lanes || lane_index() == 0) barrier_wait(barrier, 0);
+    shuffle(1, 0);  // tells the other lanes, but orders nothing
     float d[64];
     warpgroup_fence();
     warpgroup_multiply<Bf16>(d, a(), b(), false);
@@ -393,6 +394,7 @@ TEST_F(WarpgroupRules, loads_are_waited_for_by_every_lane) {
     }
     sync_block();
     if (all_lanes || lane_index() == 0) barrier_wait(barrier, 0);
+    shuffle(1, 0);  // tells the other lanes, but orders nothing
     float d[64];
     warpgroup_fence();
     warpgroup_multiply<Bf16>(d, a(), b(), false);
