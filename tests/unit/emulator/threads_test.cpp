@@ -124,6 +124,30 @@ TEST_F(Threads, of_some_warps_meet_at_a_named_barrier) {
                 testing::ContainsRegex("never written|nothing orders that after the"));
 }
 
+TEST_F(Threads, may_arrive_without_waiting) {
+  const auto kernel = [](u32 writer) {
+    if (warp_index() == writer) store_shared_4(kBase + 4 * lane_index(), 1);
+    if (warp_index() == 0)
+      arrive_named(1, 64);
+    else
+      sync_named(1, 64);
+    if (warp_index() != writer) load_shared_4(kBase + 4 * lane_index());
+  };
+  expect_success(memory_, kTwoWarps, [&] { kernel(0); });
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    EXPECT_THAT(report_of(memory_, kTwoWarps, {.seed = seed}, [&] { kernel(1); }),
+                testing::ContainsRegex("never written|nothing orders that after the"));
+}
+
+TEST_F(Threads, arrive_once_in_a_phase) {
+  const Launch three_warps = {.grid = {}, .threads = 96, .shared_bytes = 0};
+  expect_report(memory_, three_warps, "comes to barrier 1 twice in one phase", [] {
+    if (warp_index() != 0) return;
+    arrive_named(1, 96);
+    arrive_named(1, 96);
+  });
+}
+
 TEST_F(Threads, agree_on_a_named_barrier) {
   expect_report(memory_, {.grid = {}, .threads = 96, .shared_bytes = 0}, "threads here and for",
                 [] { sync_named(1, warp_index() == 0 ? 96 : 64); });
