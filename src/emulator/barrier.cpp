@@ -14,6 +14,8 @@ static void come_to_barrier(uint32_t id, uint32_t threads, bool waits = true) {
     fail_in(t, concat("barrier ", id, " is for ", threads, " threads here and for ",
                       barrier.expected, " elsewhere"));
 
+  if (barrier.who[t.index]) fail_in(t, concat("comes to barrier ", id, " twice in one phase"));
+
   // The instruction is aligned: all lanes of a warp come from one line.
   const uint32_t first = t.warp->index * kLanes;
   bool first_lane = true;
@@ -22,7 +24,6 @@ static void come_to_barrier(uint32_t id, uint32_t threads, bool waits = true) {
   Origin& from = barrier.from[t.warp->index];
   if (first_lane) from = t.now;
   if (from.at != t.now.at) fail_in(t, concat("other lanes are at ", from.describe()));
-  if (barrier.who[t.index]) fail_in(t, concat("comes to barrier ", id, " twice in one phase"));
   barrier.who[t.index] = true;
 
   release(t, barrier.clock);
