@@ -52,7 +52,11 @@ MUTANTS = {
             "find_row(key + kKeys)",
         ),
         "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
-        "mask_not_at_the_end": ("prefill/attention_sm80.cuh", " || key + kKeys > by_all.end", ""),
+        "mask_not_at_the_end": (
+            "prefill/attention_sm80.cuh",
+            " || key + kStepKeys > by_all.end",
+            "",
+        ),
         "mask_shifted_by_one": ("prefill/attention_sm80.cuh", "at < seen.end;", "at <= seen.end;"),
         "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
         "page_tails_read": (
