@@ -6,6 +6,9 @@
 
 #include "emulator/access.hpp"
 
+// Images of the driver call them (driver/).
+#pragma GCC visibility push(default)
+
 namespace rapt::emulator {
 
 struct Indices {
@@ -84,3 +87,5 @@ uint32_t atomic_add(uint32_t* p, uint32_t value, Location at);
 void fence_device(Location at);
 
 }  // namespace rapt::emulator
+
+#pragma GCC visibility pop

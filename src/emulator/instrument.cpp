@@ -45,8 +45,8 @@ static void check_access(const void* p, size_t bytes, bool write) {
 }
 
 // Defines the function that the compiler calls `symbol`.
-#define RAPT_EMULATOR_HOOK(name, symbol, ...) \
-  void name(__VA_ARGS__) asm(symbol);         \
+#define RAPT_EMULATOR_HOOK(name, symbol, ...)                                \
+  __attribute__((visibility("default"))) void name(__VA_ARGS__) asm(symbol); \
   void name(__VA_ARGS__)
 #define RAPT_EMULATOR_ACCESS(name, bytes, write)                            \
   RAPT_EMULATOR_HOOK(hook_##name##bytes, "__tsan_" #name #bytes, void* p) { \

@@ -5,8 +5,8 @@
 namespace rapt::emulator {
 
 // Defines the function that the compiler calls `symbol`.
-#define RAPT_EMULATOR_HOOK(result, name, symbol, ...) \
-  result name(__VA_ARGS__) asm(symbol);               \
+#define RAPT_EMULATOR_HOOK(result, name, symbol, ...)                          \
+  __attribute__((visibility("default"))) result name(__VA_ARGS__) asm(symbol); \
   result name(__VA_ARGS__)
 #define RAPT_EMULATOR_UPDATE(bits, name)                                                 \
   RAPT_EMULATOR_HOOK(uint##bits##_t, hook_##name##bits, "__tsan_atomic" #bits "_" #name, \

@@ -29,6 +29,7 @@ constexpr uint32_t kNamedBarriers = 16;
 
 struct Block;
 struct Grid;
+struct Matrices;      // multiply.cpp
 struct ProductQueue;  // warpgroup.hpp
 struct StoreQueue;    // tensor_store.cpp
 struct Warp;
@@ -202,6 +203,9 @@ struct Grid {
   GlobalShadow global_shadow;
   // What was published at each word that atomics accessed.
   std::unordered_map<const void*, std::shared_ptr<const BlockTimes>> published;
+
+  // Of a product, too large for a thread's stack; null until the first.
+  std::shared_ptr<Matrices> matrices;
 
   Fiber main;           // the scheduler's
   std::string failure;  // of the thread that just ran

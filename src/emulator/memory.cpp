@@ -6,14 +6,23 @@
 
 namespace rapt::emulator {
 
-char* Memory::allocate_bytes(size_t bytes, std::string name) {
-  const size_t padded = (bytes + 15) / 16 * 16;
+char* Memory::allocate_bytes(size_t bytes, std::string name, size_t alignment) {
+  const size_t padded = (bytes + alignment - 1) / alignment * alignment;
   auto mapping = std::make_unique<Mapping>(padded);
   std::memset(mapping->begin(), 0xFF, mapping->end() - mapping->begin());
   char* begin = mapping->end() - padded;
   owned_[reinterpret_cast<uintptr_t>(begin)] = {
       {std::move(name), begin, begin + bytes, begin + padded}, std::move(mapping)};
   return begin;
+}
+
+size_t Memory::release(const void* p) {
+  const auto it = owned_.find(reinterpret_cast<uintptr_t>(p));
+  if (it == owned_.end()) return 0;
+  const Allocation& allocation = it->second.allocation;
+  const auto bytes = static_cast<size_t>(allocation.end - allocation.begin);
+  owned_.erase(it);
+  return bytes;
 }
 
 const Allocation* Memory::at_or_before(const void* p) const {

@@ -8,6 +8,12 @@
 
 namespace rapt::emulator {
 
+struct Matrices {
+  float d[kProductRows * kMaxProductColumns];  // [row][column], without gaps
+  float a[kProductRows][kProductDepth];
+  float b[kProductDepth * kMaxProductColumns];  // [depth][column], without gaps
+};
+
 namespace {
 
 constexpr int kFragmentColumns = 8;
@@ -22,12 +28,6 @@ struct Operands {
   const uint32_t (*b)[2];
 
   int columns() const { return fragments * kFragmentColumns; }
-};
-
-struct Matrices {
-  float d[kProductRows * kMaxProductColumns];  // [row][column], without gaps
-  float a[kProductRows][kProductDepth];
-  float b[kProductDepth * kMaxProductColumns];  // [depth][column], without gaps
 };
 
 void gather(Matrices& to, const Operands& from, int lane) {
@@ -61,7 +61,8 @@ void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uin
     fail_in(*self, concat("a row of ", fragments, " products, must be 1 to ", kMaxFragments));
   const Operands operands{type, fragments, d, a, b};
   meet(Aligned::kYes, {.operands = &operands}, [&](const Brought* values) {
-    thread_local Matrices matrices;  // too large for a thread's stack
+    if (!grid->matrices) grid->matrices = std::make_shared<Matrices>();
+    Matrices& matrices = *grid->matrices;
     for (int lane = 0; lane < kLanes; ++lane)
       gather(matrices, *static_cast<const Operands*>(values[lane].operands), lane);
     multiply_add(matrices.d, matrices.a, matrices.b, operands.columns());

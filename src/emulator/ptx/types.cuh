@@ -4,7 +4,7 @@
 
 #define DEVICE static inline __attribute__((always_inline))
 #define METHOD inline __attribute__((always_inline))
-#define GLOBAL [[maybe_unused]] static
+#define GLOBAL inline
 #define LAUNCH_BOUNDS(...)
 #define GRID_CONSTANT
 

@@ -1,4 +1,6 @@
-# Writes device text into a C++ file: cmake -DROOT=src/kernels -DNAMES=a/b.cuh,c/d.cuh -DOUTPUT=file.cpp -P ...
+# Writes text files into a C++ file that defines embedded_headers():
+#   cmake -DROOT=src/kernels -DNAMES=a/b.cuh,c/d.cuh -DNAMESPACE=rapt::jit -DDECLARED_IN=jit/kernel_source.hpp
+#     -DOUTPUT=file.cpp -P ...
 string(REPLACE "," ";" names "${NAMES}")
 list(LENGTH names count)
 set(rows "")
@@ -10,12 +12,12 @@ foreach(name ${names})
   endif()
   string(APPEND rows "    {\"${name}\", R\"rapt_text(${text})rapt_text\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "// Made by cmake/embed_kernels.cmake.
+file(WRITE ${OUTPUT} "// Made by cmake/embed_texts.cmake.
 #include <array>
 
-#include \"jit/kernel_source.hpp\"
+#include \"${DECLARED_IN}\"
 
-namespace rapt::jit {
+namespace ${NAMESPACE} {
 namespace {
 
 constexpr std::array<HeaderText, ${count}> kHeaders = {{
@@ -27,5 +29,5 @@ std::span<const HeaderText> embedded_headers() {
   return kHeaders;
 }
 
-}  // namespace rapt::jit
+}  // namespace ${NAMESPACE}
 ")

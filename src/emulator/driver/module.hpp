@@ -1,0 +1,32 @@
+// Modules and the kernels in them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/driver/context.hpp"
+#include "emulator/driver/image.hpp"
+
+namespace rapt::cuda {
+
+struct FunctionObject {
+  ContextObject* context;
+  std::string name;
+  emulator::Entry entry;
+  std::vector<size_t> offsets;  // of its parameters, which lie in one block
+  size_t parameter_bytes;       // of the block
+  int32_t max_dynamic_shared_bytes;
+};
+
+struct ModuleObject {
+  ModuleObject(ContextObject& of, const void* bytes)
+      : context(&of), image(bytes, of.info().compute_capability) {}
+
+  ContextObject* context;
+  emulator::Image image;
+  std::map<std::string, std::unique_ptr<FunctionObject>> functions;
+};
+
+}  // namespace rapt::cuda
