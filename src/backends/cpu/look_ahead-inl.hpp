@@ -3,9 +3,10 @@
 // A kernel that waits for memory issues its prefetches in bursts, and a processor drops those that
 // find its miss buffers taken; a dropped line then costs the whole latency, and while it is waited
 // for nothing else is asked for. So every line is asked for kTimes times: the first time far ahead,
-// the last time near enough that what a step reads out of order is not yet over. It is asked for in
-// the order of memory, which the processor's own prefetchers and the memory are made for, and not
-// farther ahead than L1 holds beside the kernel's rows (docs/notes/2026-11-30-cpu-decode.md).
+// the last time near enough that what a step reads out of order is not yet over. Twice is best
+// where vectors are 32 bytes, since prefetches then compete with more instructions. It is asked for
+// in the order of memory, which the processor's own prefetchers and the memory are made for, and
+// not farther ahead than L1 holds beside the kernel's rows (docs/notes/2026-11-30-cpu-decode.md).
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,17 @@ inline constexpr int64_t pieces_of(int64_t bytes) {
   return (bytes + kPieceBytes - 1) / kPieceBytes;
 }
 
+// How many pieces ahead a line is asked for, each of kTimes times.
+template <int kTimes>
+constexpr int kDistances[kTimes] = {32, 60};
+template <>
+constexpr int kDistances<4>[4] = {28, 44, 60, 76};
+
 // Where in a PieceList a kernel reads. It is copied into what loops, to live in registers.
 class LookAhead {
  public:
-  static constexpr int kTimes = 4;
-  static constexpr int kDistances[kTimes] = {28, 44, 60, 76};  // pieces
-  static constexpr int kFarthest = kDistances[kTimes - 1];
+  static constexpr int kTimes = kWidth == 16 ? 4 : 2;
+  static constexpr int kFarthest = kDistances<kTimes>[kTimes - 1];
 
   LookAhead() = default;
   // Pieces from `at` on are read; kFarthest may follow `last`.
@@ -64,7 +70,7 @@ class LookAhead {
     static constexpr int kPieces = kWhole ? kBytes / kPieceBytes : 1;
 
     RAPT_ALWAYS_INLINE static void take(LookAhead& ahead, const std::byte* (&piece)[kTimes]) {
-      unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[kDistances[k] - 1]; });
+      unroll<kTimes>([&](auto k) { piece[k] = ahead.at_[kDistances<kTimes>[k] - 1]; });
       ahead.at_ += ahead.at_ < ahead.last_;  // rows of odd sizes are counted generously
     }
     template <int kIndex>
