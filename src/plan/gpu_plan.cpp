@@ -1,6 +1,7 @@
 #include "plan/gpu_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -18,6 +19,8 @@ constexpr double kPartialRowNs = 4;
 constexpr double kMinPieceToOverhead = 1;
 // A tile stays whole up to so many equal shares: its pieces would be merged.
 constexpr double kWholeTile = 1.25;
+// A second launch: it begins when the first has drained.
+constexpr double kLaunchNs = 5000;
 // The GPU that batch_invariant cuts for.
 constexpr int32_t kNominalSlots = 128;
 constexpr double kNominalGigahertz = 1.5;
@@ -37,10 +40,10 @@ class Costs {
     row_ns_ = 2 * dims / machine.flops_per_ns;
   }
 
-  // Of a block against so many keys; the tensor cores multiply 16 rows at a time.
+  // Of a block against so many keys.
   double block_ns(int64_t rows, int64_t keys) const {
-    const double key_ns =
-        std::max(read_ns_, row_ns_ * static_cast<double>(ceil_div(rows, 16) * 16));
+    const int64_t multiplied = ceil_div(rows, machine_.row_step) * machine_.row_step;
+    const double key_ns = std::max(read_ns_, row_ns_ * static_cast<double>(multiplied));
     const int64_t whole = ceil_div(keys, machine_.tile_keys) * machine_.tile_keys;
     return kBlockNs + key_ns * static_cast<double>(whole);
   }
@@ -91,15 +94,6 @@ class Planner {
       for (tile.kv_head = 0; tile.kv_head < spec_.num_kv_heads; tile.kv_head++)
         add_tile(tile, parts);
     });
-  }
-
-  void sort() {
-    std::sort(list_.order.begin(), list_.order.end(), [](const auto& a, const auto& b) {
-      return a.ns != b.ns ? a.ns > b.ns : a.work < b.work;
-    });
-    list_.works.clear();
-    for (const WorkList::Cost& cost : list_.order)
-      list_.works.push_back(list_.unordered[cost.work]);
   }
 
  private:
@@ -168,6 +162,51 @@ void make_requests(const Batch& batch, const AttentionSpec& spec, int64_t page_t
   }
 }
 
+using PerTile = std::array<double, kMaxTiles>;
+
+// Puts each request on a tile; gives the time of the GPU for each tile's requests.
+PerTile choose_tiles(const AttentionSpec& spec, std::span<const Machine> tiles, WorkList& list) {
+  const size_t num_requests = list.requests.size();
+  list.gpu_ns.clear();
+  for (const Machine& tile : tiles) {
+    const Planner planner(spec, tile, list);
+    for (size_t b = 0; b < num_requests; b++)
+      list.gpu_ns.push_back(planner.request_ns(static_cast<int32_t>(b)) / tile.num_slots);
+  }
+  // All requests by one tile, and each by its best.
+  PerTile alone{}, best{};
+  for (size_t b = 0; b < num_requests; b++) {
+    size_t least = 0;
+    for (size_t i = 0; i < tiles.size(); i++) {
+      const double ns = list.gpu_ns[i * num_requests + b];
+      alone[i] += ns;
+      if (ns < list.gpu_ns[least * num_requests + b]) least = i;
+    }
+    list.tile_of.push_back(static_cast<int32_t>(least));
+    best[least] += list.gpu_ns[least * num_requests + b];
+  }
+  if (spec.batch_invariant) return best;
+  double mixed = -kLaunchNs;
+  for (const double tile_ns : best)
+    if (tile_ns > 0) mixed += tile_ns + kLaunchNs;
+  const auto least = static_cast<size_t>(
+      std::min_element(alone.begin(), alone.begin() + std::ssize(tiles)) - alone.begin());
+  if (mixed < alone[least]) return best;
+  std::fill(list.tile_of.begin(), list.tile_of.end(), static_cast<int32_t>(least));
+  best = {};
+  best[least] = alone[least];
+  return best;
+}
+
+// Moves what was added since `first` behind the works, the longest first.
+void sort_works(size_t first, WorkList& list) {
+  std::sort(
+      list.order.begin() + static_cast<std::ptrdiff_t>(first), list.order.end(),
+      [](const auto& a, const auto& b) { return a.ns != b.ns ? a.ns > b.ns : a.work < b.work; });
+  for (size_t i = first; i < list.order.size(); i++)
+    list.works.push_back(list.unordered[list.order[i].work]);
+}
+
 }  // namespace
 
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
@@ -180,26 +219,32 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
           .read_bytes_per_ns = device.memory_bandwidth * 1e-9 / slots,
           .flops_per_ns = (large ? 2048 : 1024) * kNominalGigahertz / blocks_per_sm,
           .tile_rows = tile_rows,
-          .tile_keys = tile_keys};
+          .tile_keys = tile_keys,
+          .row_step = tile_rows};
 }
 
-void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& machine,
+void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                int64_t page_table_width, WorkList& list) {
   list.order.clear();
   list.unordered.clear();
+  list.works.clear();
+  list.num_works.clear();
+  list.tile_of.clear();
   list.merge_rows.clear();
   list.num_partial_rows = 0;
   make_requests(batch, spec, page_table_width, list.requests);
 
-  Planner planner(spec, machine, list);
-  const auto num_requests = static_cast<int32_t>(list.requests.size());
-  double total = 0;
-  if (!spec.batch_invariant)
-    for (int32_t b = 0; b < num_requests; b++) total += planner.request_ns(b);
-  for (int32_t b = 0; b < num_requests; b++)
-    planner.add_request(b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots
-                                                : total / machine.num_slots);
-  planner.sort();
+  const PerTile totals = choose_tiles(spec, tiles, list);
+  for (size_t i = 0; i < tiles.size(); i++) {
+    Planner planner(spec, tiles[i], list);
+    const size_t first = list.works.size();
+    for (int32_t b = 0; b < static_cast<int32_t>(list.requests.size()); b++)
+      if (list.tile_of[b] == static_cast<int32_t>(i))
+        planner.add_request(
+            b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots : totals[i]);
+    sort_works(first, list);
+    list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
+  }
 }
 
 }  // namespace rapt::gpu

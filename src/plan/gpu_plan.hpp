@@ -6,9 +6,14 @@
 // takes longer than an equal share of the step has its keys cut, unless the partial results would
 // cost more than the balance is worth. The longest blocks come first, since a GPU starts blocks in
 // order: what is left at the end is short.
+//
+// A kernel may come with several tiles, few rows for decoding and many for prefill, each launched
+// on its own: a request goes to the one that takes less of the GPU's time for it, unless all
+// requests by one launch are done sooner.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/abi/attention.hpp"
@@ -19,23 +24,27 @@
 
 namespace rapt::gpu {
 
-// What the planner knows of a GPU and its kernel. Rates are one slot's while all are busy.
+// What the planner knows of a GPU and one tile of its kernel. Rates are one slot's while all are
+// busy.
 struct Machine {
   int32_t num_slots = 1;  // thread blocks that run at once
   double read_bytes_per_ns = 20;
   double flops_per_ns = 1500;
   int32_t tile_rows = 128, tile_keys = 32;  // of the kernel
+  int32_t row_step = 16;  // a block multiplies as many rows as it has, rounded up to this
 };
 
 // Nominal rates; being off by a factor that is the same for all work changes nothing.
-// blocks_per_sm: how many of the kernel's blocks an SM holds.
+// blocks_per_sm: how many of the kernel's blocks an SM holds. A block multiplies all its tile_rows.
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
                    int32_t tile_keys);
 
 struct WorkList {
   std::vector<device::AttentionRequest> requests;  // one for each of the batch
-  std::vector<device::AttentionWork> works;        // longest first
-  std::vector<device::MergeRow> merge_rows;        // rows whose keys were cut
+  // Those of the first tile, then those of the next; of each the longest first.
+  std::vector<device::AttentionWork> works;
+  std::vector<int32_t> num_works;            // of each tile
+  std::vector<device::MergeRow> merge_rows;  // rows whose keys were cut
   int64_t num_partial_rows = 0;
 
   // The planner's own, kept for its capacity.
@@ -45,13 +54,18 @@ struct WorkList {
   };
   std::vector<Cost> order;
   std::vector<device::AttentionWork> unordered;
+  std::vector<int32_t> tile_of;  // each request
+  std::vector<double> gpu_ns;    // [tile][request]
 };
+
+constexpr size_t kMaxTiles = 4;
 
 // Fills `list`, reusing its memory. `batch` is valid for `spec`; page_table_width is the entries of
 // a request's row of page ids (0: no cache). With spec.batch_invariant each request is cut as if it
-// were alone on a nominal GPU. Throws Error where rows, masks or page ids exceed what a kernel
-// counts.
-void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& machine,
+// were alone on a nominal GPU, and its tile depends on it alone. `tiles` has
+// 1 to kMaxTiles entries. Throws Error where rows, masks or
+// page ids exceed what a kernel counts.
+void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                int64_t page_table_width, WorkList& list);
 
 }  // namespace rapt::gpu

@@ -29,6 +29,7 @@ struct Step {
   int window_left = -1, window_right = 0;
   int num_slots = 0;  // of a GPU that a plan cuts the keys for; 0: no key is cut
   bool fp16 = false;
+  float softcap = 3;
 };
 
 // A step's tensors in the emulator's memory: page tails, an unused page and what lies behind the
@@ -92,7 +93,7 @@ class Attention {
     params.lse_head_stride = num_tokens_, params.lse_token_stride = 1;
     params.window_left = step_.window_left, params.window_right = step_.window_right;
     params.scale = scale();
-    params.softcap = kSoftcap;
+    params.softcap = step_.softcap;
     params.out_scale = 1;
     run_attention(memory_, options, index_, step_.fp16, static_cast<uint32_t>(works_.size()),
                   params);
@@ -121,7 +122,6 @@ class Attention {
   }
 
  private:
-  static constexpr float kSoftcap = 3;
   // bf16 has 8 bits: a weight and a result are off by 2^-9 of the largest value each.
   static constexpr double kMaxError = 0.02, kMaxLseError = 2e-5;
 
@@ -179,10 +179,9 @@ class Attention {
     Batch batch;
     batch.query_start = query_start, batch.kv_len = step_.kv_lens, batch.kv_start = kv_start;
     gpu::WorkList list;
-    gpu::plan_work(batch, spec,
-                   {std::max(step_.num_slots, 1), step_.num_slots ? 0.001 : 1e9, 1e9,
-                    variant_.tile_rows, variant_.tile_keys},
-                   0, list);
+    const gpu::Machine tile{std::max(step_.num_slots, 1), step_.num_slots ? 0.001 : 1e9, 1e9,
+                            variant_.tile_rows, variant_.tile_keys};
+    gpu::plan_work(batch, spec, {&tile, 1}, 0, list);
     works_ = copy<AttentionWork>(list.works, "works");
     merge_rows_ = copy<device::MergeRow>(list.merge_rows, "merge_rows");
     partial_out_ =
@@ -217,7 +216,7 @@ class Attention {
         score += widen(q_[(token * num_heads() + head) * v.head_dim_qk + d]) *
                  widen(k_[row * v.head_dim_qk + d]);
       score *= scale();
-      if (v.softcap) score = kSoftcap * std::tanh(score / kSoftcap);
+      if (v.softcap) score = step_.softcap * std::tanh(score / step_.softcap);
       if (v.alibi)
         score -= slopes_[head] * std::abs(key - (i + request.kv_len - request.query_len));
       const double weight = std::exp(score);
@@ -284,6 +283,9 @@ TEST_P(EveryVariant, parts_of_the_keys_merge_to_the_whole) {
   EXPECT_TRUE(attention.cuts_keys());
   attention.run({});
   attention.check();
+}
+TEST_P(EveryVariant, scores_far_below_a_softcap_stay_what_they_are) {
+  expect_right(GetParam(), {.query_lens = {3}, .kv_lens = {40}, .softcap = 1e6f});
 }
 TEST_P(EveryVariant, is_right_under_every_schedule) {
   for (uint64_t seed = 1; seed < 6; seed++)

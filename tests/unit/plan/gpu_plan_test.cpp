@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -50,7 +51,7 @@ bool sees(const AttentionSpec& spec, int64_t i, int64_t j, int64_t query_len, in
 struct Drawn {
   AttentionSpec spec;
   Lengths lengths;
-  Machine machine;
+  std::vector<Machine> tiles;
   int64_t page_table_width = 0;
 };
 
@@ -67,13 +68,17 @@ Drawn draw() {
     drawn.lengths.add(*rc::gen::element(0, 1, 1, 2, 5, in(1, 200)),
                       *rc::gen::element(0, 1, in(1, 100), in(1, 3000)));
   // Slow, so that small batches are worth cutting.
-  drawn.machine = {in(1, 300), 0.05, 2, *rc::gen::element(16, 64, 128), *rc::gen::element(32, 64)};
+  for (int i = in(1, 2); i > 0; i--) {
+    const int32_t rows = *rc::gen::element(16, 64, 128);
+    drawn.tiles.push_back(
+        {in(1, 300), 0.05, 2, rows, *rc::gen::element(32, 64), *rc::gen::element(16, rows)});
+  }
   return drawn;
 }
 
 WorkList plan(const Drawn& drawn) {
   WorkList list;
-  plan_work(drawn.lengths.batch(), drawn.spec, drawn.machine, drawn.page_table_width, list);
+  plan_work(drawn.lengths.batch(), drawn.spec, drawn.tiles, drawn.page_table_width, list);
   return list;
 }
 
@@ -155,11 +160,21 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
     const WorkList list = plan(drawn);
-    RC_ASSERT(std::is_sorted(list.order.begin(), list.order.end(),
-                             [](const auto& a, const auto& b) { return a.ns > b.ns; }));
+    RC_ASSERT(list.num_works.size() == drawn.tiles.size());
+    size_t first = 0;
+    for (size_t tile = 0; tile < drawn.tiles.size(); tile++) {
+      const size_t end = first + static_cast<size_t>(list.num_works[tile]);
+      RC_ASSERT(end <= list.works.size());
+      RC_ASSERT(std::is_sorted(list.order.begin() + static_cast<std::ptrdiff_t>(first),
+                               list.order.begin() + static_cast<std::ptrdiff_t>(end),
+                               [](const auto& a, const auto& b) { return a.ns > b.ns; }));
+      for (; first < end; first++)
+        RC_ASSERT(list.works[first].row_end - list.works[first].row_begin <=
+                  drawn.tiles[tile].tile_rows);
+    }
+    RC_ASSERT(first == list.works.size());
     for (const AttentionWork& work : list.works) {
       RC_ASSERT(work.row_begin < work.row_end);
-      RC_ASSERT(work.row_end - work.row_begin <= drawn.machine.tile_rows);
       RC_ASSERT(work.key_begin <= work.key_end);
       // Pieces of no keys would be merged for nothing.
       RC_ASSERT(work.partial < 0 || work.key_begin < work.key_end);
@@ -173,7 +188,7 @@ TEST(GpuPlan, one_token_keeps_every_slot_busy) {
     lengths.add(1, keys);
     const Machine machine = machine_of(device_info("h200"), 2, 16, 64);
     WorkList list;
-    plan_work(lengths.batch(), spec_of(8, 4), machine, 0, list);
+    plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
     EXPECT_GE(static_cast<int32_t>(list.works.size()), machine.num_slots * 9 / 10);
     std::vector<double> ns;
     double total = 0;
@@ -186,9 +201,48 @@ TEST(GpuPlan, long_prefill_is_not_cut) {
   Lengths lengths;
   lengths.add(16384, 16384);
   WorkList list;
-  plan_work(lengths.batch(), spec_of(8, 4), machine_of(device_info("h200"), 2, 128, 32), 0, list);
+  const Machine machine = machine_of(device_info("h200"), 2, 128, 32);
+  plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
   EXPECT_TRUE(list.merge_rows.empty());
   EXPECT_EQ(list.works.size(), 8u * 16384 * 4 / 128);
+}
+
+// The tiles of a GPU as they come for head dim 128: 16 rows for decoding, 128 for prefill.
+std::array<Machine, 2> tiles_of_h200() {
+  const DeviceInfo h200 = device_info("h200");
+  return {machine_of(h200, 6, 16, 32), machine_of(h200, 2, 128, 64)};
+}
+
+TEST(GpuPlan, decoding_takes_the_small_tile_and_prefill_the_large_one) {
+  WorkList list;
+  Lengths decoding, prefill;
+  for (int b = 0; b < 64; b++) decoding.add(1, 4000);
+  prefill.add(2048, 4096);
+  plan_work(decoding.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
+  EXPECT_GT(list.num_works[0], 0);
+  EXPECT_EQ(list.num_works[1], 0);
+  plan_work(prefill.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
+  EXPECT_EQ(list.num_works[0], 0);
+  EXPECT_GT(list.num_works[1], 0);
+}
+
+TEST(GpuPlan, a_mixed_batch_takes_two_launches_where_both_are_long) {
+  WorkList list;
+  Lengths long_ones, short_ones;
+  for (int b = 0; b < 64; b++) long_ones.add(1, 16000);
+  for (int b = 0; b < 8; b++) short_ones.add(1, 5);
+  long_ones.add(4096, 8192), short_ones.add(1024, 1024);
+  plan_work(long_ones.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
+  EXPECT_GT(list.num_works[0], 0);
+  EXPECT_GT(list.num_works[1], 0);
+  plan_work(short_ones.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
+  EXPECT_TRUE(list.num_works[0] == 0 || list.num_works[1] == 0);
+  // Where bits depend on nothing else, each request has its own best.
+  AttentionSpec invariant = spec_of(8, 4);
+  invariant.batch_invariant = true;
+  plan_work(short_ones.batch(), invariant, tiles_of_h200(), 0, list);
+  EXPECT_GT(list.num_works[0], 0);
+  EXPECT_GT(list.num_works[1], 0);
 }
 
 TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
@@ -201,7 +255,7 @@ TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
       alone.lengths = Lengths();
       const int32_t query_len = static_cast<int32_t>(drawn.lengths.batch().query_len(b));
       alone.lengths.add(query_len, drawn.lengths.kv_len[b]);
-      alone.machine.num_slots = *rc::gen::inRange(1, 300);
+      for (Machine& tile : alone.tiles) tile.num_slots *= 3;  // of a larger GPU
       using Cut = std::tuple<int, int, int, int, int>;
       const auto cuts_of = [](const WorkList& list, int request) {
         std::vector<Cut> cuts;
@@ -225,12 +279,13 @@ TEST(GpuPlan, requests_know_their_pages_rows_and_mask_bits) {
   AttentionSpec spec = spec_of(2, 1);
   spec.page_size = 0;
   WorkList list;
-  plan_work(lengths.batch(), spec, {}, 0, list);
+  const Machine machine;
+  plan_work(lengths.batch(), spec, {&machine, 1}, 0, list);
   EXPECT_EQ(list.requests[2].kv_start, 12);
   EXPECT_EQ(list.requests[2].query_start, 2);
   EXPECT_EQ(list.requests[2].mask_bit, 10);
   spec.page_size = 16;
-  plan_work(lengths.batch(), spec, {}, 9, list);
+  plan_work(lengths.batch(), spec, {&machine, 1}, 9, list);
   EXPECT_EQ(list.requests[2].first_page, 18);
   EXPECT_EQ(list.requests[2].kv_start, 0);
 }
