@@ -119,6 +119,11 @@ MUTANTS = {
             "position - params.window_left)",
             "position - params.window_left + 1)",
         ),
+        "small_scores_cancelled_by_the_softcap": (
+            "variant/visible.cuh",
+            "y < 0.1f ? series : ",
+            "",
+        ),
         "top_left_alignment": (
             "variant/visible.cuh",
             " + request.kv_len - request.query_len;",
@@ -159,6 +164,51 @@ MUTANTS = {
             "cache/write_kv.cuh",
             "params.num_heads * chunks;",
             "params.num_heads * chunks - 1;",
+        ),
+        "state_without_keys_weighed": (
+            "merge/merge_states.cuh",
+            "if (its == 0) continue;",
+            "",
+        ),
+        "infinite_state_weighed": (
+            "merge/merge_states.cuh",
+            "if (lse[i] == infinity()) lse[i] = -infinity();",
+            "",
+        ),
+        "second_half_of_the_states_weighed_as_the_first": (
+            "merge/merge_states.cuh",
+            "s < kLanes ? weight[0] : weight[1]",
+            "weight[0]",
+        ),
+        "zeros_lose_their_sign": (
+            "merge/merge_states.cuh",
+            "begun ? fmaf(its, x[i], merged[i]) : its * x[i]",
+            "fmaf(its, x[i], merged[i])",
+        ),
+        "lse_of_the_result_in_log2": (
+            "merge/merge_states.cuh",
+            "log2_fast(sum) * kLn2",
+            "log2_fast(sum)",
+        ),
+        "lse_written_before_all_have_read_it": (
+            "merge/merge_states.cuh",
+            "sync_warp();  // all have read",
+            "// all have read",
+        ),
+        "rows_behind_the_last_state_merged": (
+            "merge/merge_states.cuh",
+            "if (index >= params.num_rows) return;",
+            "",
+        ),
+        "second_element_of_a_pair_forgotten": (
+            "merge/merge_states.cuh",
+            "x[1] = Element::high(pair);",
+            "x[1] = Element::low(pair);",
+        ),
+        "small_chunks_take_the_first_byte_alone": (
+            "cache/write_kv.cuh",
+            "write_token<2>(params);",
+            "write_token<16>(params);",
         ),
         "heads_where_the_source_has_them": (
             "cache/write_kv.cuh",

@@ -43,6 +43,9 @@ DEVICE T load_global(const void* p, bool read_only, Location at) {
 DEVICE Quad load_global_16(const void* p, Location at = Location::current()) {
   return load_global<Quad>(p, true, at);
 }
+DEVICE u16 load_global_2(const void* p, Location at = Location::current()) {
+  return load_global<u16>(p, true, at);
+}
 DEVICE int load_global_i32(const void* p, Location at = Location::current()) {
   return load_global<int>(p, true, at);
 }
@@ -52,12 +55,18 @@ DEVICE float load_global_f32(const void* p, Location at = Location::current()) {
 DEVICE Quad load_coherent_16(const void* p, Location at = Location::current()) {
   return load_global<Quad>(p, false, at);
 }
+DEVICE u16 load_coherent_2(const void* p, Location at = Location::current()) {
+  return load_global<u16>(p, false, at);
+}
 DEVICE float load_coherent_f32(const void* p, Location at = Location::current()) {
   return load_global<float>(p, false, at);
 }
 
 DEVICE void store_global_16(void* p, Quad q, Location at = Location::current()) {
   emulator::store_global(p, &q, sizeof q, at);
+}
+DEVICE void store_global_2(void* p, u16 value, Location at = Location::current()) {
+  emulator::store_global(p, &value, sizeof value, at);
 }
 DEVICE void store_global_4(void* p, u32 value, Location at = Location::current()) {
   emulator::store_global(p, &value, sizeof value, at);

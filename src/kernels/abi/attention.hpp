@@ -17,6 +17,13 @@ struct AttentionVariant {
   bool softcap, alibi, custom_mask, sinks;
 
   constexpr int num_threads() const { return 32 * num_warps; }
+  // Of AttentionShared: the queries, two blocks of keys and values, and where those lie.
+  constexpr int shared_bytes() const {
+    return tile_rows * row_bytes(head_dim_qk) +
+           2 * tile_keys * (row_bytes(head_dim_qk) + row_bytes(head_dim_vo) + 16);
+  }
+  // Of a row of 16-bit elements in shared memory: whole runs of 64.
+  static constexpr int row_bytes(int head_dim) { return (head_dim + 63) / 64 * 128; }
   constexpr bool operator==(const AttentionVariant&) const = default;
 };
 

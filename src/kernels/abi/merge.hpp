@@ -1,7 +1,9 @@
-// What host code and the kernel that merges partial results agree on.
+// What host code and the kernels that merge partial results agree on.
 #pragma once
 
 namespace rapt::device {
+
+constexpr int kMergeWarps = 4;  // of a block, a row each
 
 // A row whose keys were cut into parts: part s is partial row `partial + s * part_stride`.
 struct MergeRow {
@@ -19,6 +21,29 @@ struct MergeParams {
   const float* sinks;        // [Hq]; null: none
   unsigned char* out;
   float* lse;                                   // null: not wanted
+  long long out_token_stride, out_head_stride;  // bytes
+  long long lse_head_stride, lse_token_stride;  // elements
+};
+
+// The most states of one merge(): parameters of a kernel take 4 KB.
+constexpr int kMaxMergeStates = 64;
+
+// One state of merge(), tensors of its own. Strides as in MergeStatesParams.
+struct MergeState {
+  const unsigned char* out;
+  const float* lse;
+  long long out_token_stride, out_head_stride;
+  long long lse_head_stride, lse_token_stride;
+};
+
+struct MergeStatesParams {
+  MergeState states[kMaxMergeStates];
+  int num_states;
+  int num_heads, head_dim;
+  bool pairs;          // every row of 16-bit elements lies at a multiple of 4, and head_dim is even
+  long long num_rows;  // tokens times heads
+  unsigned char* out;  // may be a state's
+  float* lse;          // null: not wanted; may be a state's
   long long out_token_stride, out_head_stride;  // bytes
   long long lse_head_stride, lse_token_stride;  // elements
 };

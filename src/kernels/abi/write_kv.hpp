@@ -3,11 +3,14 @@
 
 namespace rapt::device {
 
-// Strides are in bytes, rows and strides multiples of 16.
+constexpr int kWriteKvThreads = 128;
+
+// Strides are in bytes.
 struct WriteKvParams {
   const long long* slots;  // [tokens]: page * page_size + offset; negative: not written
   int num_tokens, num_heads;
   int k_bytes, v_bytes;  // of a row
+  int chunk_bytes;       // 16 or 2: what addresses, strides and rows are multiples of
   long long page_size;
   const unsigned char *k, *v;
   unsigned char *cache_k, *cache_v;

@@ -12,8 +12,6 @@
 
 namespace rapt::device {
 
-constexpr int kMergeWarps = 4;
-
 template <typename Element>
 DEVICE void merge_rows(const MergeParams& params) {
   const int lane = static_cast<int>(lane_index());

@@ -56,6 +56,11 @@ DEVICE Quad load_global_16(const void* p) {
       : "l"(__cvta_generic_to_global(p)));
   return q;
 }
+DEVICE u16 load_global_2(const void* p) {
+  u16 value;
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(__cvta_generic_to_global(p)));
+  return value;
+}
 DEVICE int load_global_i32(const void* p) {
   int value;
   asm("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(p)));
@@ -76,6 +81,14 @@ DEVICE Quad load_coherent_16(const void* p) {
                : "memory");
   return q;
 }
+DEVICE u16 load_coherent_2(const void* p) {
+  u16 value;
+  asm volatile("ld.global.u16 %0, [%1];"
+               : "=h"(value)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return value;
+}
 DEVICE float load_coherent_f32(const void* p) {
   float value;
   asm volatile("ld.global.f32 %0, [%1];"
@@ -90,6 +103,9 @@ DEVICE void store_global_16(void* p, Quad q) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
                "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w)
                : "memory");
+}
+DEVICE void store_global_2(void* p, u16 value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "h"(value) : "memory");
 }
 DEVICE void store_global_4(void* p, u32 value) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(value) : "memory");

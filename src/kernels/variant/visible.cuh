@@ -31,10 +31,12 @@ DEVICE bool mask_bit(const AttentionParams& params, const AttentionRequest& requ
   return params.custom_mask[bit >> 3] >> (bit & 7) & 1;
 }
 
-// cap * tanh(x / cap), by 1 - 2 / (e^2|x| + 1): the tanh instruction is right to 2^-11 only.
+// cap * tanh(x / cap), by 1 - 2 / (e^2y + 1): the tanh instruction is right to 2^-11 only. Where
+// that cancels, by y - y^3 / 3 + 2 y^5 / 15.
 DEVICE float soft_capped(float x, float cap) {
-  const float e = exp2_fast(fabsf(x) / cap * (2 * kLog2E));
-  const float capped = cap * (1 - 2 / (e + 1));
+  const float y = fabsf(x) / cap, square = y * y;
+  const float series = y * fmaf(square, fmaf(square, 2.0f / 15, -1.0f / 3), 1);
+  const float capped = cap * (y < 0.1f ? series : 1 - 2 / (exp2_fast(y * (2 * kLog2E)) + 1));
   return x < 0 ? -capped : capped;
 }
 

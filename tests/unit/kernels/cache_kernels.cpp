@@ -2,6 +2,7 @@
 
 #include "cache/write_kv.cuh"
 #include "merge/merge.cuh"
+#include "merge/merge_states.cuh"
 
 namespace rapt::emulator {
 
@@ -10,6 +11,34 @@ void run_merge(Memory& memory, const Options& options, const device::MergeParams
       static_cast<uint32_t>((params.num_rows + device::kMergeWarps - 1) / device::kMergeWarps);
   launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
          [&] { device::merge_rows<device::Bf16>(params); });
+}
+
+namespace {
+
+template <typename Body>
+void with_element(Element element, const Body& body) {
+  switch (element) {
+    case Element::kFloat32:
+      return body(device::F32{});
+    case Element::kFloat16:
+      return body(device::F16{});
+    case Element::kBFloat16:
+      return body(device::Bf16{});
+  }
+}
+
+}  // namespace
+
+void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
+                      const device::MergeStatesParams& params) {
+  const auto blocks =
+      static_cast<uint32_t>((params.num_rows + device::kMergeWarps - 1) / device::kMergeWarps);
+  with_element(from, [&](auto from_type) {
+    with_element(to, [&](auto to_type) {
+      launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
+             [&] { device::merge_states<decltype(from_type), decltype(to_type)>(params); });
+    });
+  });
 }
 
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params) {

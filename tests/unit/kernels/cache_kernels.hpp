@@ -9,6 +9,9 @@ namespace rapt::emulator {
 
 // Results in bf16.
 void run_merge(Memory& memory, const Options& options, const device::MergeParams& params);
+enum class Element { kFloat32, kFloat16, kBFloat16 };
+void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
+                      const device::MergeStatesParams& params);
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params);
 
 }  // namespace rapt::emulator

@@ -12,12 +12,16 @@ namespace {
 constexpr int kHeads = 3, kKBytes = 144, kVBytes = 80, kPages = 4, kPageSize = 5;
 
 // A cache whose pages hold a K plane and a V plane, heads within tokens or tokens within heads.
-void expect_written(bool heads_within_tokens, const std::vector<long long>& slots) {
+void expect_written(bool heads_within_tokens, const std::vector<long long>& slots,
+                    int chunk_bytes) {
   Memory memory;
   const auto num_tokens = static_cast<int>(slots.size());
   const auto slot_mapping = memory.allocate<long long>(slots.size(), "slots");
   std::copy(slots.begin(), slots.end(), slot_mapping.begin());
-  const auto k = memory.allocate<unsigned char>(num_tokens * kHeads * kKBytes, "k");
+  // In chunks of 2 bytes nothing lies at a multiple of 4.
+  const size_t odd = chunk_bytes == 2 ? 2 : 0;
+  const auto k =
+      memory.allocate<unsigned char>(num_tokens * kHeads * kKBytes + odd, "k").subspan(odd);
   const auto v = memory.allocate<unsigned char>(num_tokens * kHeads * kVBytes, "v");
   for (size_t i = 0; i < k.size(); i++) k[i] = static_cast<unsigned char>(i * 7 + i / 251);
   for (size_t i = 0; i < v.size(); i++) v[i] = static_cast<unsigned char>(i * 11 + i / 241 + 1);
@@ -26,6 +30,7 @@ void expect_written(bool heads_within_tokens, const std::vector<long long>& slot
 
   device::WriteKvParams params{};
   params.slots = slot_mapping.data(), params.num_tokens = num_tokens, params.num_heads = kHeads;
+  params.chunk_bytes = chunk_bytes;
   params.k_bytes = kKBytes, params.v_bytes = kVBytes, params.page_size = kPageSize;
   params.k = k.data(), params.v = v.data();
   params.cache_k = cache.data(), params.cache_v = cache.data() + kKPage;
@@ -56,8 +61,10 @@ void expect_written(bool heads_within_tokens, const std::vector<long long>& slot
 
 TEST(WriteKvKernel, writes_the_slots_and_nothing_else) {
   for (const bool heads_within_tokens : {true, false}) {
-    expect_written(heads_within_tokens, {7, 0, 19, 4, 5});
-    expect_written(heads_within_tokens, {-1, 3, -5});
+    for (const int chunk_bytes : {2, 16}) {
+      expect_written(heads_within_tokens, {7, 0, 19, 4, 5}, chunk_bytes);
+      expect_written(heads_within_tokens, {-1, 3, -5}, chunk_bytes);
+    }
   }
 }
 
