@@ -33,8 +33,13 @@ struct Workspace {
 
 constexpr size_t kWorkspaceAlignment = 64;
 
-// A step's schedule: immutable, made from lengths alone. It views the batch's page table, which
-// must stay as it is until the last run; it owns everything else. Several plans may be in flight.
+// A step's schedule: immutable, made from lengths alone. Several plans may be in flight.
+//
+// On the CPU it views the batch's page table, which must stay as it is until the last run; it owns
+// everything else. On a GPU it views a page table that lies there, and copies one of the host's. It
+// owns what its kernels read on the device, which the first run on a stream copies there; it must
+// live until the work of its last run is done. A run that a graph captures is a run of the plan as
+// it is: replan() does not reach it.
 class RAPT_API Plan {
  public:
   struct Impl;
@@ -77,14 +82,15 @@ struct RunArgs {
   TensorView k_scale{};      // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
   TensorView v_scale{};      // like k_scale
   Workspace workspace{};     // at least plan.workspace_bytes()
-  void* stream = nullptr;    // CUDA stream; unused on the CPU
+  // CUDA stream, of the context's device; null is the default one. Unused on the CPU.
+  void* stream = nullptr;
 };
 
 struct WriteKvArgs {
   TensorView k{};  // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
   TensorView v{};  // [T', Hkv, Dvo]
   // int64 [n]: page * page_size + offset; negative = do not write. On the CPU every slot is
-  // checked.
+  // checked; a GPU writes where they say.
   TensorView slot_mapping{};
   KvCacheView cache{};
   TensorView k_scale{};  // as in RunArgs: stored = value / scale
@@ -92,7 +98,7 @@ struct WriteKvArgs {
   void* stream = nullptr;
 };
 
-// N partial states of the same rows, each an attention over its own keys.
+// N partial states of the same rows, each an attention over its own keys. On a GPU N is at most 64.
 struct MergeArgs {
   std::span<const TensorView> outs{};  // N of [T, H, D], all of one dtype: fp32, fp16 or bf16
   std::span<const TensorView> lses{};  // N of fp32 [H, T]; -inf, and +inf too, mark a state that
@@ -117,14 +123,16 @@ class RAPT_API Attention {
   const AttentionSpec& spec() const;
   const Selection& selection() const;
 
-  // Microseconds on the host; reads no device memory and never waits for one.
+  // Microseconds on the host; reads no device memory and never waits for one. On a GPU the first
+  // plan that needs a kernel loads it, or compiles it where no pack and no cache has it.
   Plan plan(const Batch& batch) const;
   // The same into an existing plan of this object, whose memory is reused: no allocation once it
-  // has grown. The plan must not be in use. On error it is left as it was before the call, or empty
-  // of work.
+  // has grown. The plan must not be in use: on a GPU until the work of its last run is done. On
+  // error it is left as it was before the call, or empty of work.
   void replan(Plan& plan, const Batch& batch) const;
 
-  // Writes out[0, T) and, if asked for, lse. Throws before the first write.
+  // Writes out[0, T) and, if asked for, lse. Throws before the first write. On a GPU: puts kernels
+  // on the stream, allocates nothing and waits for nothing.
   void run(const Plan& plan, const RunArgs& args) const;
   // Scatters this step's keys and values into the cache.
   void write_kv(const WriteKvArgs& args) const;
@@ -135,7 +143,8 @@ class RAPT_API Attention {
 };
 
 // Merges partial states by their log-sum-exp (FlashAttention, Dao et al. 2022, section 3.1): the
-// state that saw no key is the identity, bit for bit. Runs on the CPU.
+// state that saw no key is the identity, bit for bit. Runs on the context's device, where all
+// tensors must be.
 RAPT_API void merge(Context& context, const MergeArgs& args);
 
 }  // namespace rapt

@@ -21,7 +21,8 @@ struct Batch {
   std::span<const int32_t> kv_len{};
 
   // Paged: spec.page_size > 0.
-  TensorView page_table{};  // int32 [B, width], on the device that runs; rows may be strided
+  // int32 [B, width], on the device that runs or on the host; rows may be strided.
+  TensorView page_table{};
   // Pages in the pool: ids are checked against it where the table is on the host.
   int64_t num_pages = 0;
 

@@ -100,16 +100,58 @@ typedef struct rapt_context_options {
   void* parallel_for_user;        /* first argument of parallel_for; outlives the context */
   rapt_log log;                   /* NULL = silent */
   void* log_user;                 /* first argument of log; outlives the context */
-  const char* isa; /* "baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16": a lower level than
-                      the processor has; NULL = what it has */
+  const char* isa;    /* "baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16": a lower level than
+                         the processor has; NULL = what it has */
+  const char* device; /* where attention runs: NULL or "cpu"; "cuda" or "cuda:1", a GPU by its
+                         number; "emulated-sm80", kernels of that compute capability on the CPU */
+  const char* const*
+      packs; /* [num_packs] GPUs: files of compiled kernels, asked in this order; then
+                those that RAPT_PACK names, then rapt/core.rpk beside the library */
+  size_t num_packs;
+  const char* cache_folder; /* GPUs: keeps what was compiled; "" = nothing is kept, NULL =
+                               RAPT_CACHE_DIR, else XDG_CACHE_HOME/rapt, else HOME/.cache/rapt */
 } rapt_context_options;
 
-/* `options` may be NULL. INVALID_ARGUMENT: num_threads out of range, an unknown ISA, or one this
- * processor lacks. A context may be used from several threads, which take turns on its pool. */
+/* `options` may be NULL. INVALID_ARGUMENT: num_threads out of range, an unknown ISA or device, an
+ * ISA this processor lacks, a device that is not there. MISSING_LIBRARY: no driver for the device.
+ * DEVICE: the driver fails. IO: a pack cannot be read. A context may be used from several threads,
+ * which take turns on its pool. */
 RAPT_API rapt_status rapt_context_create(const rapt_context_options* options,
                                          rapt_context** context);
 RAPT_API void rapt_context_destroy(rapt_context* context);
 RAPT_API rapt_status rapt_context_num_threads(const rapt_context* context, int32_t* num_threads);
+
+/* Waits for all work of the CUDA stream; NULL is the default one. Nothing to do on the CPU. */
+RAPT_API rapt_status rapt_context_synchronize(const rapt_context* context, void* stream);
+
+/* ---- Memory of a context's device ------------------------------------------------------------ */
+
+/* For programs without CUDA's toolkit; any other memory of the device is as good. */
+typedef struct rapt_device_buffer rapt_device_buffer;
+
+/* Uninitialised, aligned to 256 bytes. OUT_OF_MEMORY says how much was asked for. May wait for the
+ * device, as rapt_device_buffer_destroy may; work on the buffer must be done by then. */
+RAPT_API rapt_status rapt_device_buffer_create(rapt_context* context, size_t bytes,
+                                               rapt_device_buffer** buffer);
+RAPT_API void rapt_device_buffer_destroy(rapt_device_buffer* buffer);
+
+typedef struct rapt_device_buffer_info {
+  size_t struct_size;
+  void* data; /* NULL if bytes is 0 */
+  size_t bytes;
+  DLDevice device;         /* for tensors that lie in it */
+  int32_t host_accessible; /* 0/1: the host may read and write data when no work is under way */
+  int32_t reserved;        /* 0 */
+} rapt_device_buffer_info;
+
+RAPT_API rapt_status rapt_device_buffer_get_info(const rapt_device_buffer* buffer,
+                                                 rapt_device_buffer_info* info);
+/* Copies of `bytes` bytes at `offset` that take their turn on the CUDA stream (NULL: the default
+ * one) and are done when the call returns. INVALID_ARGUMENT for what lies outside. */
+RAPT_API rapt_status rapt_device_buffer_copy_from_host(rapt_device_buffer* buffer, const void* from,
+                                                       size_t bytes, size_t offset, void* stream);
+RAPT_API rapt_status rapt_device_buffer_copy_to_host(const rapt_device_buffer* buffer, void* to,
+                                                     size_t bytes, size_t offset, void* stream);
 
 /* ---- Devices as data ------------------------------------------------------------------------- */
 
@@ -132,7 +174,8 @@ typedef struct rapt_device_info {
 /* The device of that name in Rapt's table: "cpu" (this machine), "cpu-avx2", "h100", "sm90", ...;
  * NULL is "cpu". INVALID_ARGUMENT lists the known names. The device need not be present. */
 RAPT_API rapt_status rapt_device_info_of(const char* name, rapt_device_info* info);
-/* The device plans of this context are made for: "cpu" with its ISA and thread count. */
+/* The device plans of this context are made for: "cpu" with its ISA and thread count, or the GPU as
+ * its driver describes it, its name cut to fit. */
 RAPT_API rapt_status rapt_context_device(const rapt_context* context, rapt_device_info* info);
 /* Names in table order: entry i for i < rapt_num_devices(), NULL beyond. */
 RAPT_API size_t rapt_num_devices(void);
@@ -324,11 +367,12 @@ typedef struct rapt_batch {
 typedef struct rapt_plan rapt_plan;
 
 /* Microseconds on the host. The plan views the page table's memory, which must stay as it is until
- * the last run; it copies the rest of the batch. Immutable until rapt_replan. */
+ * the last run, but for a host's table with a GPU; it copies the rest of the batch. Immutable until
+ * rapt_replan. With a GPU it must live until the work of its last run is done. */
 RAPT_API rapt_status rapt_plan_create(const rapt_attention* attention, const rapt_batch* batch,
                                       rapt_plan** plan);
-/* The same into an existing plan, whose memory is reused. The plan must not be running. On error it
- * is left as it was, or empty of work. */
+/* The same into an existing plan, whose memory is reused. No run of it may be under way. On error
+ * it is left as it was, or empty of work. */
 RAPT_API rapt_status rapt_replan(rapt_plan* plan, const rapt_batch* batch);
 RAPT_API void rapt_plan_destroy(rapt_plan* plan);
 
@@ -381,8 +425,8 @@ typedef struct rapt_merge_args {
   void* stream;
 } rapt_merge_args;
 
-/* Attentions of the same rows over disjoint keys, made one by their log-sum-exp. Runs on the CPU.
- */
+/* Attentions of the same rows over disjoint keys, made one by their log-sum-exp, on the context's
+ * device; on a GPU num_states is at most 64. */
 RAPT_API rapt_status rapt_merge(rapt_context* context, const rapt_merge_args* args);
 
 /* ---- KV-cache geometry ----------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "rapt/batch.hpp"
 #include "rapt/context.hpp"
 #include "rapt/device.hpp"
+#include "rapt/device_buffer.hpp"
 #include "rapt/dtype.hpp"
 #include "rapt/error.hpp"
 #include "rapt/kv_cache.hpp"

@@ -41,9 +41,9 @@ Attention::Attention(Context& context, const AttentionSpec& spec, const SelectOp
   const Context::Impl& environment = context.impl();
   impl_->spec = spec;
   impl_->selection = select(spec, environment.device, options);
-  impl_->backend =
-      make_backend(impl_->selection, spec,
-                   {environment.device, environment.parallel_for, environment.num_threads});
+  impl_->backend = make_backend(impl_->selection, spec,
+                                {environment.device, environment.parallel_for,
+                                 environment.num_threads, environment.gpu.get()});
   if (!environment.options.log) return;
   // Right, but slow: who did not ask for the reference should hear of it.
   const bool slow = impl_->selection.backend == BackendId::kReference &&
@@ -75,6 +75,10 @@ void Attention::replan(Plan& plan, const Batch& batch) const {
   check(plan.impl_ && plan.impl_->owner == impl_->backend,
         "replan: the plan was made by another Attention object");
   validate(batch, impl_->spec);
+  const TensorView& table = batch.page_table;
+  check(table.device.kind == DeviceKind::kCpu || table.device == impl_->backend->tensor_device(),
+        "page_table is on cuda:", table.device.index,
+        ": it must be on the host, or on the device that runs");
   BackendPlan& backend_plan = *plan.impl_->plan;
   backend_plan.shape = {
       .num_requests = batch.num_requests(),
@@ -96,12 +100,12 @@ void Attention::run(const Plan& plan, const RunArgs& args) const {
   check(plan.impl_ && plan.impl_->owner == impl_->backend,
         "run: the plan was made by another Attention object");
   const BackendPlan& backend_plan = *plan.impl_->plan;
-  validate(impl_->spec, backend_plan.shape, args, impl_->backend->device_kind());
+  validate(impl_->spec, backend_plan.shape, args, impl_->backend->tensor_device());
   impl_->backend->run(backend_plan, args);
 }
 
 void Attention::write_kv(const WriteKvArgs& args) const {
-  validate(impl_->spec, args, impl_->backend->device_kind());
+  validate(impl_->spec, args, impl_->backend->tensor_device());
   impl_->backend->write_kv(args);
 }
 

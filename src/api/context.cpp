@@ -12,6 +12,7 @@ namespace rapt {
 namespace {
 
 constexpr int32_t kMaxThreads = 4096;
+constexpr const char* kCpu = "cpu";
 
 // Cores this process may run on, which cgroups and taskset may have made fewer than the machine
 // has.
@@ -26,6 +27,9 @@ int32_t usable_cores() {
 Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
   check(options.num_threads >= 0 && options.num_threads <= kMaxThreads, "num_threads is ",
         options.num_threads, ": must be in [0, ", kMaxThreads, "], 0 for the usable cores");
+  const bool on_cpu = options.device == kCpu;
+  check(on_cpu || !options.isa, "isa is given, but device is \"", options.device,
+        "\": only the device cpu has one");
   impl_->device = host_cpu();
   if (options.isa) {
     check(*options.isa <= impl_->device.isa, "isa is ", to_string(*options.isa),
@@ -43,6 +47,10 @@ Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
       pool->run(num_tasks, task);
     };
   }
+  if (!on_cpu) {
+    impl_->gpu = open_gpu({options.device, options.packs, options.cache_folder});
+    impl_->device = impl_->gpu->info();
+  }
   impl_->options = std::move(options);
 }
 
@@ -53,6 +61,12 @@ int32_t Context::num_threads() const {
 }
 const DeviceInfo& Context::device() const {
   return impl_->device;
+}
+Device Context::tensor_device() const {
+  return impl_->gpu ? impl_->gpu->tensor_device() : Device{};
+}
+void Context::synchronize(void* stream) const {
+  if (impl_->gpu) impl_->gpu->synchronize(stream);
 }
 
 }  // namespace rapt

@@ -9,8 +9,9 @@
 namespace rapt {
 
 void merge(Context& context, const MergeArgs& args) {
-  validate(args, DeviceKind::kCpu);
+  validate(args, context.tensor_device());
   const Context::Impl& environment = context.impl();
+  if (environment.gpu) return environment.gpu->merge(args);
   const int64_t num_rows = checked_mul(args.out.shape[0], args.out.shape[1], "merge: rows");
   // Enough elements for a task to be worth a thread.
   constexpr int64_t kElementsPerTask = 1 << 14;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/gpu.hpp"
 #include "problem/run_args.hpp"
 #include "rapt/attention.hpp"
 
@@ -22,14 +23,16 @@ struct BackendEnvironment {
   const DeviceInfo& device;
   const ParallelFor& parallel_for;  // never empty
   int32_t num_threads;
+  Gpu* gpu;  // null where attention runs on the CPU
 };
 
-// Arguments reach a backend validated (problem/run_args.hpp); it throws nothing of its own after
-// that.
+// Arguments reach a backend validated (problem/run_args.hpp); what it asks for beyond that, and
+// what its device refuses, it throws before the first write.
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
-  virtual DeviceKind device_kind() const = 0;
+  // Where every tensor of a run must be.
+  virtual Device tensor_device() const = 0;
   virtual std::unique_ptr<BackendPlan> make_plan() const = 0;
   // Fills a plan that make_plan() made, reusing its memory. `batch` is valid.
   virtual void plan(const Batch& batch, BackendPlan& plan) const = 0;

@@ -14,6 +14,9 @@ std::unique_ptr<AttentionBackend> make_backend(const Selection& selection,
       return std::make_unique<ReferenceBackend>(spec, environment);
     case BackendId::kCpu:
       return std::make_unique<CpuBackend>(spec, environment);
+    case BackendId::kFlashAttention:
+      if (environment.gpu) return make_flash_attention_backend(spec, *environment.gpu);
+      [[fallthrough]];
     default:
       fail(ErrorCode::kInternal, "backend ", to_string(selection.backend),
            " was selected but is not built");

@@ -33,6 +33,12 @@ ContextOptions options_of(const rapt_context_options& given) {
     check(options.isa.has_value(), "options->isa is \"", given.isa,
           "\": must be baseline, avx2, avx512, avx512_bf16 or amx_bf16");
   }
+  if (given.device) options.device = given.device;
+  check(given.packs || !given.num_packs, "options->packs is null, but num_packs is ",
+        given.num_packs);
+  for (size_t i = 0; i < given.num_packs; i++)
+    options.packs.emplace_back(require(given.packs[i], "options->packs[i]"));
+  if (given.cache_folder) options.cache_folder = given.cache_folder;
   return options;
 }
 
@@ -59,6 +65,10 @@ rapt_status rapt_context_num_threads(const rapt_context* context, int32_t* num_t
     require(context, "context");
     *require(num_threads, "num_threads") = context->context->num_threads();
   });
+}
+
+rapt_status rapt_context_synchronize(const rapt_context* context, void* stream) {
+  return guarded([&] { require(context, "context")->context->synchronize(stream); });
 }
 
 rapt_status rapt_context_device(const rapt_context* context, rapt_device_info* info) {

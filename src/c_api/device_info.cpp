@@ -10,10 +10,10 @@
 namespace rapt::c_api {
 namespace {
 
+// Drivers' names of devices may be longer.
 template <size_t N>
 void copy_name(std::string_view name, char (&field)[N]) {
-  check(name.size() < N, "the name ", name, " has ", name.size(), " characters: at most ", N - 1);
-  std::copy(name.begin(), name.end(), field);
+  std::copy_n(name.begin(), std::min(name.size(), N - 1), field);
 }
 
 // Known once and for all, so that names can be handed out as static strings.

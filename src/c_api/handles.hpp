@@ -6,10 +6,16 @@
 
 #include "rapt/attention.hpp"
 #include "rapt/context.hpp"
+#include "rapt/device_buffer.hpp"
 #include "rapt/rapt.h"
 
 struct rapt_context {
   std::shared_ptr<rapt::Context> context;
+};
+
+struct rapt_device_buffer {
+  std::shared_ptr<rapt::Context> context;  // ends after the memory
+  rapt::DeviceBuffer buffer;
 };
 
 struct rapt_attention {

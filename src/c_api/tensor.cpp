@@ -57,6 +57,10 @@ Device device_of(DLDevice device, const char* name) {
   }
 }
 
+DLDevice dl_device(Device device) {
+  return {device.kind == DeviceKind::kCpu ? kDLCPU : kDLCUDA, device.index};
+}
+
 TensorView view_of(const DLTensor* tensor, const char* name) {
   TensorView view;
   if (!tensor) return view;

@@ -11,6 +11,7 @@ namespace rapt::c_api {
 DType dtype_of(DLDataType type, const char* name);
 DLDataType dl_dtype(DType dtype);
 Device device_of(DLDevice device, const char* name);
+DLDevice dl_device(Device device);
 
 // Throws Error(kInvalidArgument) that begins with `name`. A null tensor is "no tensor given", which
 // the functions that need one refuse by its name.

@@ -20,14 +20,20 @@ namespace {
 
 constexpr int64_t kAny = -1;  // an axis whose size is checked elsewhere
 
-const char* to_string(DeviceKind kind) {
-  return kind == DeviceKind::kCpu ? "cpu" : "cuda";
+std::string to_string(const Device& device) {
+  return device.kind == DeviceKind::kCpu ? "cpu" : concat("cuda:", device.index);
+}
+
+// All memory of the host is one.
+bool is_on(const TensorView& tensor, const Device& device) {
+  return tensor.device.kind == device.kind &&
+         (device.kind == DeviceKind::kCpu || tensor.device.index == device.index);
 }
 
 // Shape, dtype, device, element alignment, a contiguous last axis, and that no element's offset
 // overflows.
 void check_tensor(const char* name, const TensorView& tensor, DType dtype,
-                  std::initializer_list<int64_t> shape, DeviceKind device) {
+                  std::initializer_list<int64_t> shape, const Device& device) {
   check(tensor.has_value(), name, " is missing");
   check(tensor.rank <= TensorView::kMaxRank, name, " has rank ", tensor.rank, ": at most ",
         static_cast<int>(TensorView::kMaxRank), " axes");
@@ -44,8 +50,9 @@ void check_tensor(const char* name, const TensorView& tensor, DType dtype,
     empty |= tensor.shape[axis] == 0;
     axis++;
   }
-  check(tensor.device.kind == device, name, " is on ", to_string(tensor.device.kind),
-        ": this backend runs on ", to_string(device));
+  if (!is_on(tensor, device)) [[unlikely]]
+    fail(ErrorCode::kInvalidArgument, name, " is on ", to_string(tensor.device),
+         ": this backend runs on ", to_string(device));
   if (empty) return;
   const int32_t last = tensor.rank - 1;
   check(tensor.shape[last] == 1 || tensor.stride[last] == 1, name, " is ", tensor,
@@ -94,7 +101,7 @@ bool check_presence(const char* name, const TensorView& tensor, bool asked, cons
 }
 
 void check_scale(const char* name, const AttentionSpec& spec, const TensorView& scale,
-                 DeviceKind device) {
+                 const Device& device) {
   const bool in_cache = spec.kv_scales == KvScales::kPerTokenHead;
   check(!in_cache || !scale.has_value(), name,
         " is given, but per_token_head scales live in the cache: leave it empty");
@@ -111,7 +118,7 @@ DType cache_dtype(const AttentionSpec& spec) {
 }  // namespace
 
 void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs& args,
-              DeviceKind device) {
+              const Device& device) {
   const int64_t num_query_heads = spec.num_query_heads, num_kv_heads = spec.num_kv_heads;
   check_tensor("q", args.q, spec.dtype, {kAny, num_query_heads, spec.head_dim_qk}, device);
   check(args.q.shape[0] >= shape.num_tokens, "q is ", args.q, ": the plan has ", shape.num_tokens,
@@ -161,7 +168,7 @@ void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs&
         " bytes");
 }
 
-void validate(const AttentionSpec& spec, const WriteKvArgs& args, DeviceKind device) {
+void validate(const AttentionSpec& spec, const WriteKvArgs& args, const Device& device) {
   check(spec.is_paged(), "write_kv: the spec has page_size 0, so there is no cache to write");
   const DType dtype = cache_dtype(spec);
   check_tensor("slot_mapping", args.slot_mapping, DType::kInt64, {kAny}, device);
@@ -178,7 +185,7 @@ void validate(const AttentionSpec& spec, const WriteKvArgs& args, DeviceKind dev
   check_output("cache.v", args.cache.v);
   check_scale("k_scale", spec, args.k_scale, device);
   check_scale("v_scale", spec, args.v_scale, device);
-  if (device != DeviceKind::kCpu || num_slots == 0) return;
+  if (device.kind != DeviceKind::kCpu || num_slots == 0) return;
   const int64_t limit = checked_mul(args.cache.k.shape[0], spec.page_size, "cache slots");
   const int64_t* slots = static_cast<const int64_t*>(args.slot_mapping.data);
   for (int64_t i = 0; i < num_slots; i++)
@@ -186,7 +193,7 @@ void validate(const AttentionSpec& spec, const WriteKvArgs& args, DeviceKind dev
           limit - 1);
 }
 
-void validate(const MergeArgs& args, DeviceKind device) {
+void validate(const MergeArgs& args, const Device& device) {
   check(!args.outs.empty(), "merge: no states are given");
   check(args.outs.size() == args.lses.size(), "merge: ", args.outs.size(), " outs and ",
         args.lses.size(), " lses: must be as many");

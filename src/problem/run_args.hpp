@@ -21,8 +21,8 @@ struct BatchShape {
 
 // `device` is where every tensor must be.
 void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs& args,
-              DeviceKind device);
-void validate(const AttentionSpec& spec, const WriteKvArgs& args, DeviceKind device);
-void validate(const MergeArgs& args, DeviceKind device);
+              const Device& device);
+void validate(const AttentionSpec& spec, const WriteKvArgs& args, const Device& device);
+void validate(const MergeArgs& args, const Device& device);
 
 }  // namespace rapt

@@ -11,7 +11,7 @@ class ReferenceBackend final : public AttentionBackend {
  public:
   ReferenceBackend(const AttentionSpec& spec, const BackendEnvironment& environment);
 
-  DeviceKind device_kind() const override { return DeviceKind::kCpu; }
+  Device tensor_device() const override { return {}; }
   std::unique_ptr<BackendPlan> make_plan() const override;
   void plan(const Batch& batch, BackendPlan& plan) const override;
   void run(const BackendPlan& plan, const RunArgs& args) const override;

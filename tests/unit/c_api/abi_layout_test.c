@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8, "frozen for 64-bit machines");
 
-SIZE(rapt_context_options, 56);
+SIZE(rapt_context_options, 88);
 FIELD(rapt_context_options, struct_size, 0, 8);
 FIELD(rapt_context_options, num_threads, 8, 4);
 FIELD(rapt_context_options, reserved, 12, 4);
@@ -23,6 +23,18 @@ FIELD(rapt_context_options, parallel_for_user, 24, 8);
 FIELD(rapt_context_options, log, 32, 8);
 FIELD(rapt_context_options, log_user, 40, 8);
 FIELD(rapt_context_options, isa, 48, 8);
+FIELD(rapt_context_options, device, 56, 8);
+FIELD(rapt_context_options, packs, 64, 8);
+FIELD(rapt_context_options, num_packs, 72, 8);
+FIELD(rapt_context_options, cache_folder, 80, 8);
+
+SIZE(rapt_device_buffer_info, 40);
+FIELD(rapt_device_buffer_info, struct_size, 0, 8);
+FIELD(rapt_device_buffer_info, data, 8, 8);
+FIELD(rapt_device_buffer_info, bytes, 16, 8);
+FIELD(rapt_device_buffer_info, device, 24, 8);
+FIELD(rapt_device_buffer_info, host_accessible, 32, 4);
+FIELD(rapt_device_buffer_info, reserved, 36, 4);
 
 SIZE(rapt_device_info, 120);
 FIELD(rapt_device_info, struct_size, 0, 8);

@@ -120,6 +120,36 @@ TEST(CContext, refuses_bad_options) {
   refuses("num_threads is -1", {.num_threads = -1});
   refuses("reserved is 1", {.reserved = 1});
   refuses("options->isa is \"avx9\"", {.isa = "avx9"});
+  refuses("device is \"gpu\"", {.device = "gpu"});
+  refuses("packs is null, but num_packs is 1", {.num_packs = 1});
+  const char* const packs[] = {nullptr};
+  refuses("packs[i] is null", {.packs = packs, .num_packs = 1});
+}
+
+TEST(CContext, gives_memory_of_its_device) {
+  rapt_context* context = nullptr;
+  ASSERT_TRUE(succeeded(rapt_context_create(nullptr, &context)));
+  rapt_device_buffer* buffer = nullptr;
+  ASSERT_TRUE(succeeded(rapt_device_buffer_create(context, 100, &buffer)));
+  rapt_device_buffer_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_TRUE(succeeded(rapt_device_buffer_get_info(buffer, &info)));
+  EXPECT_EQ(info.bytes, 100u);
+  EXPECT_EQ(info.device.device_type, kDLCPU);
+  EXPECT_EQ(info.host_accessible, 1);
+  EXPECT_TRUE(succeeded(rapt_device_buffer_copy_from_host(buffer, "rapt", 5, 90, nullptr)));
+  EXPECT_TRUE(succeeded(rapt_context_synchronize(context, nullptr)));
+  EXPECT_STREQ(static_cast<char*>(info.data) + 90, "rapt");
+  char text[5] = "";
+  EXPECT_TRUE(succeeded(rapt_device_buffer_copy_to_host(buffer, text, 5, 90, nullptr)));
+  EXPECT_STREQ(text, "rapt");
+  EXPECT_TRUE(refused(rapt_device_buffer_copy_to_host(buffer, text, 5, 96, nullptr),
+                      RAPT_INVALID_ARGUMENT, "5 bytes at offset 96"));
+  EXPECT_TRUE(refused(rapt_device_buffer_copy_from_host(buffer, nullptr, 5, 0, nullptr),
+                      RAPT_INVALID_ARGUMENT, "from is null"));
+  rapt_context_destroy(context);  // the buffer keeps it
+  rapt_device_buffer_destroy(buffer);
+  rapt_device_buffer_destroy(nullptr);
 }
 
 TEST(CContext, describes_its_device) {

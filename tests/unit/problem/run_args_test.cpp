@@ -31,7 +31,7 @@ struct Call {
     return TensorView::contiguous(memory, dtype, sizes);
   }
   std::string refused() {
-    return refusal([&] { validate(spec, shape, args, DeviceKind::kCpu); });
+    return refusal([&] { validate(spec, shape, args, Device{}); });
   }
 };
 
@@ -154,7 +154,15 @@ TEST(RunArgs, outputs_must_not_overlap_themselves) {
 
 TEST(RunArgs, tensors_must_be_on_the_device_that_runs) {
   EXPECT_THAT(refused([](Call& r) { r.args.v.device.kind = DeviceKind::kCuda; }),
-              says("v is on cuda", "runs on cpu"));
+              says("v is on cuda:0", "runs on cpu"));
+  Call call;
+  for (TensorView* tensor : {&call.args.q, &call.args.k, &call.args.v, &call.args.out})
+    tensor->device = {DeviceKind::kCuda, 1};
+  validate(call.spec, call.shape, call.args, Device{DeviceKind::kCuda, 1});
+  EXPECT_THAT(refusal([&] {
+                validate(call.spec, call.shape, call.args, Device{DeviceKind::kCuda, 0});
+              }),
+              says("q is on cuda:1", "runs on cuda:0"));
 }
 
 // Public report E04: an option that is not in the spec is never dropped in silence, and one that is
@@ -269,7 +277,7 @@ struct WriteCall {
 std::string write_refused(const auto& change) {
   WriteCall write;
   change(write);
-  return refusal([&] { validate(write.run.spec, write.args, DeviceKind::kCpu); });
+  return refusal([&] { validate(write.run.spec, write.args, Device{}); });
 }
 
 TEST(WriteKvArgs, plain_ones_are_accepted) {
@@ -315,7 +323,7 @@ TEST(MergeArgs, states_must_match_the_output) {
   auto merge = [&](const auto& change) {
     MergeArgs args{.outs = outs, .lses = lses, .out = out, .lse = lse};
     change(args);
-    return refusal([&] { validate(args, DeviceKind::kCpu); });
+    return refusal([&] { validate(args, Device{}); });
   };
   EXPECT_EQ(merge([](MergeArgs&) {}), "accepted");
   EXPECT_EQ(merge([](MergeArgs& m) { m.lse = {}; }), "accepted");

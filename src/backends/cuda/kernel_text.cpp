@@ -1,0 +1,12 @@
+#include "backends/cuda/kernel_text.hpp"
+
+namespace rapt {
+
+jit::Architecture architecture_for(int32_t compute_capability) {
+  // Ada's is apart: it has more units of some kinds than the rest of 8.x.
+  constexpr int32_t kAda = 89;
+  if (compute_capability == kAda) return {kAda};
+  return {compute_capability / 10 * 10};
+}
+
+}  // namespace rapt

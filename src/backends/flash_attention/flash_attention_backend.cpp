@@ -1,0 +1,277 @@
+#include "backends/flash_attention/flash_attention_backend.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cuda/strides.hpp"
+#include "backends/flash_attention/kernel_texts.hpp"
+#include "backends/flash_attention/plan_memory.hpp"
+#include "core/check.hpp"
+#include "kernels/abi/write_kv.hpp"
+
+namespace rapt {
+namespace {
+
+using flash_attention::PlanMemory;
+
+// Blocks of one tile: works [first, first + count) of the plan.
+struct TileLaunch {
+  const cuda::Kernel* kernel = nullptr;
+  int64_t first = 0;
+  uint32_t count = 0;
+};
+
+struct FlashAttentionPlan final : BackendPlan {
+  explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
+
+  gpu::WorkList list;
+  PlanMemory memory;
+  size_t requests = 0, works = 0, merge_rows = 0;  // offsets in `memory`
+  const int* page_ids = nullptr;                   // on the device
+  std::array<TileLaunch, 2> launches;
+  const cuda::Kernel* merge = nullptr;  // null: no row's keys were cut
+  size_t partial_lse_offset = 0;        // in the workspace
+
+  std::string describe() const override {
+    return concat("flash_attention 2: ", shape.num_requests, " requests, ", shape.num_tokens,
+                  " tokens: ", launches[0].count, " decode and ", launches[1].count,
+                  " prefill blocks, ", list.merge_rows.size(), " rows merged from ",
+                  list.num_partial_rows, " partial rows, workspace ", shape.workspace_bytes,
+                  " bytes");
+  }
+};
+
+// Kernels copy 16 bytes at a time.
+void check_rows(const char* name, const TensorView& tensor, int64_t alignment) {
+  const int64_t its = row_alignment(tensor, alignment);
+  if (its < alignment) [[unlikely]]
+    fail(ErrorCode::kUnsupported, name, " is ", tensor.describe(), " at ", tensor.data,
+         ": flash_attention needs every row at a multiple of ", alignment, " bytes, these are at ",
+         its, ": pad its strides, or ask for another backend");
+}
+
+int window_bound(int64_t bound) {
+  return static_cast<int>(std::min<int64_t>(bound, std::numeric_limits<int>::max()));
+}
+
+// Page ids that the lengths make a step read.
+int64_t num_page_ids(const Batch& batch, int32_t page_size) {
+  int64_t count = 0;
+  for (const int32_t kv_len : batch.kv_len) count += ceil_div(kv_len, page_size);
+  return count;
+}
+
+// Copies them, request after request, to where the device gets them; the requests know where.
+void stage_page_ids(const Batch& batch, int32_t page_size, int* staged,
+                    std::span<device::AttentionRequest> requests) {
+  const auto* ids = static_cast<const int32_t*>(batch.page_table.data);
+  const int64_t row_stride = stride_of(batch.page_table, 0);
+  int64_t next = 0;
+  for (size_t b = 0; b < requests.size(); b++) {
+    const int64_t count = ceil_div(batch.kv_len[b], page_size);
+    if (count) std::copy_n(ids + static_cast<int64_t>(b) * row_stride, count, staged + next);
+    requests[b].first_page = next;
+    next += count;
+  }
+}
+
+}  // namespace
+
+FlashAttentionBackend::FlashAttentionBackend(const AttentionSpec& spec, CudaGpu& gpu)
+    : spec_(spec), gpu_(gpu), choices_(flash_attention::choose_kernels(spec, gpu.info())) {
+  for (size_t i = 0; i < choices_.size(); i++)
+    tiles_[i] = gpu::machine_of(gpu.info(), choices_[i].blocks_per_sm,
+                                choices_[i].variant.tile_rows, choices_[i].variant.tile_keys);
+}
+
+std::unique_ptr<BackendPlan> FlashAttentionBackend::make_plan() const {
+  return std::make_unique<FlashAttentionPlan>(gpu_.context());
+}
+
+void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) const {
+  auto& plan = static_cast<FlashAttentionPlan&>(backend_plan);
+  gpu::WorkList& list = plan.list;
+  const TensorView& table = batch.page_table;
+  const bool table_on_device = spec_.is_paged() && table.device.kind == DeviceKind::kCuda;
+  gpu::plan_work(batch, spec_, tiles_, table_on_device ? stride_of(table, 0) : 0, list);
+
+  const bool stages_ids = spec_.is_paged() && !table_on_device;
+  const auto id_bytes =
+      stages_ids ? static_cast<size_t>(num_page_ids(batch, spec_.page_size)) * sizeof(int) : 0;
+  const std::span<const device::AttentionWork> works(list.works);
+  const std::span<const device::MergeRow> merge_rows(list.merge_rows);
+  plan.memory.reset(PlanMemory::room_for(id_bytes) +
+                    PlanMemory::room_for(list.requests.size() * sizeof(list.requests[0])) +
+                    PlanMemory::room_for(works.size_bytes()) +
+                    PlanMemory::room_for(merge_rows.size_bytes()));
+  const size_t page_ids = plan.memory.take(id_bytes);
+  if (stages_ids)
+    stage_page_ids(batch, spec_.page_size, reinterpret_cast<int*>(plan.memory.staged(page_ids)),
+                   list.requests);
+  plan.requests = plan.memory.add(std::span<const device::AttentionRequest>(list.requests));
+  plan.works = plan.memory.add(works);
+  plan.merge_rows = plan.memory.add(merge_rows);
+  plan.page_ids =
+      table_on_device ? static_cast<const int*>(table.data) : plan.memory.at<int>(page_ids);
+
+  int64_t first = 0;
+  for (size_t i = 0; i < choices_.size(); i++) {
+    TileLaunch& launch = plan.launches[i];
+    launch = {.first = first, .count = static_cast<uint32_t>(list.num_works[i])};
+    first += launch.count;
+    if (launch.count == 0) continue;
+    launch.kernel = &attention_[i].get(gpu_.kernels(), [&] {
+      return flash_attention::attention_text(choices_[i].variant, spec_.dtype, gpu_.architecture());
+    });
+  }
+  plan.merge = nullptr;
+  if (!merge_rows.empty())
+    plan.merge = &merge_rows_.get(gpu_.kernels(), [&] {
+      return flash_attention::merge_rows_text(spec_.dtype, gpu_.architecture());
+    });
+  const auto num_partial_rows = static_cast<size_t>(list.num_partial_rows);
+  plan.partial_lse_offset = round_up(
+      num_partial_rows * static_cast<size_t>(spec_.dim_vo()) * sizeof(float), kWorkspaceAlignment);
+  plan.shape.workspace_bytes = plan.partial_lse_offset + num_partial_rows * sizeof(float);
+}
+
+device::AttentionParams FlashAttentionBackend::params_of(const RunArgs& args) const {
+  const Window band = spec_.visible_band();
+  const int32_t token_axis = spec_.is_paged() ? 1 : 0;
+  device::AttentionParams params{};
+  params.q = static_cast<const unsigned char*>(args.q.data);
+  params.k = static_cast<const unsigned char*>(args.k.data);
+  params.v = static_cast<const unsigned char*>(args.v.data);
+  params.out = static_cast<unsigned char*>(args.out.data);
+  params.q_token_stride = byte_stride(args.q, 0);
+  params.q_head_stride = byte_stride(args.q, 1);
+  params.k_page_stride = spec_.is_paged() ? byte_stride(args.k, 0) : 0;
+  params.k_token_stride = byte_stride(args.k, token_axis);
+  params.k_head_stride = byte_stride(args.k, token_axis + 1);
+  params.v_page_stride = spec_.is_paged() ? byte_stride(args.v, 0) : 0;
+  params.v_token_stride = byte_stride(args.v, token_axis);
+  params.v_head_stride = byte_stride(args.v, token_axis + 1);
+  params.out_token_stride = byte_stride(args.out, 0);
+  params.out_head_stride = byte_stride(args.out, 1);
+  if (spec_.needs_lse) {
+    params.lse = static_cast<float*>(args.lse.data);
+    params.lse_head_stride = stride_of(args.lse, 0);
+    params.lse_token_stride = stride_of(args.lse, 1);
+  }
+  params.alibi_slopes = static_cast<const float*>(args.alibi_slopes.data);
+  params.sinks = static_cast<const float*>(args.sinks.data);
+  params.custom_mask = static_cast<const unsigned char*>(args.custom_mask.data);
+  params.window_left = window_bound(band.left);
+  params.window_right = window_bound(band.right);
+  params.scale = spec_.resolved_scale();
+  params.softcap = spec_.softcap;
+  params.out_scale = 1;
+  return params;
+}
+
+void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& args) const {
+  const auto& plan = static_cast<const FlashAttentionPlan&>(backend_plan);
+  if (plan.list.works.empty()) return;
+  check_rows("q", args.q, 16);
+  check_rows("k", args.k, 16);
+  check_rows("v", args.v, 16);
+  check_rows("out", args.out, 4);
+  const cuda::CurrentContext current(gpu_.context());
+  const cuda::Stream stream = stream_of(args.stream);
+  cuda::check_stream(gpu_.context(), stream);
+  plan.memory.upload(stream);
+
+  device::AttentionParams params = params_of(args);
+  params.requests = plan.memory.at<device::AttentionRequest>(plan.requests);
+  params.page_ids = plan.page_ids;
+  auto* workspace = static_cast<std::byte*>(args.workspace.data);
+  if (plan.merge) {
+    params.partial_out = reinterpret_cast<float*>(workspace);
+    params.partial_lse = reinterpret_cast<float*>(workspace + plan.partial_lse_offset);
+  }
+  for (size_t i = 0; i < choices_.size(); i++) {
+    const TileLaunch& launch = plan.launches[i];
+    if (launch.count == 0) continue;
+    const device::AttentionVariant& variant = choices_[i].variant;
+    params.works = plan.memory.at<device::AttentionWork>(plan.works) + launch.first;
+    cuda::launch(*launch.kernel,
+                 {.grid = {launch.count},
+                  .block = {static_cast<uint32_t>(variant.num_threads())},
+                  .shared_bytes = static_cast<uint32_t>(variant.shared_bytes())},
+                 stream, params);
+  }
+  if (!plan.merge) return;
+  const auto num_rows = static_cast<int>(plan.list.merge_rows.size());
+  const device::MergeParams merge{
+      .rows = plan.memory.at<device::MergeRow>(plan.merge_rows),
+      .num_rows = num_rows,
+      .head_dim = spec_.dim_vo(),
+      .partial_out = params.partial_out,
+      .partial_lse = params.partial_lse,
+      .sinks = spec_.sinks ? params.sinks : nullptr,
+      .out = params.out,
+      .lse = params.lse,
+      .out_token_stride = params.out_token_stride,
+      .out_head_stride = params.out_head_stride,
+      .lse_head_stride = params.lse_head_stride,
+      .lse_token_stride = params.lse_token_stride,
+  };
+  cuda::launch(*plan.merge,
+               {.grid = {static_cast<uint32_t>(ceil_div(num_rows, device::kMergeWarps))},
+                .block = {32 * device::kMergeWarps}},
+               stream, merge);
+}
+
+void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
+  const int64_t num_tokens = args.slot_mapping.shape[0];
+  check(num_tokens <= std::numeric_limits<int>::max(), "slot_mapping has ", num_tokens,
+        " entries, at most 2^31 - 1 on a GPU");
+  if (num_tokens == 0) return;
+  const cuda::Kernel& kernel = write_kv_.get(
+      gpu_.kernels(), [&] { return flash_attention::write_kv_text(gpu_.architecture()); });
+  const auto bytes = [](const TensorView& tensor) {
+    return static_cast<unsigned char*>(tensor.data);
+  };
+  int64_t alignment = 16;
+  for (const TensorView* tensor : {&args.k, &args.v, &args.cache.k, &args.cache.v})
+    alignment = row_alignment(*tensor, alignment);
+  const auto size = static_cast<int>(size_of(spec_.dtype));
+  const device::WriteKvParams params{
+      .slots = static_cast<const long long*>(args.slot_mapping.data),
+      .num_tokens = static_cast<int>(num_tokens),
+      .num_heads = spec_.num_kv_heads,
+      .k_bytes = spec_.head_dim_qk * size,
+      .v_bytes = spec_.dim_vo() * size,
+      .chunk_bytes = alignment == 16 ? 16 : 2,
+      .page_size = spec_.page_size,
+      .k = bytes(args.k),
+      .v = bytes(args.v),
+      .cache_k = bytes(args.cache.k),
+      .cache_v = bytes(args.cache.v),
+      .k_token_stride = byte_stride(args.k, 0),
+      .k_head_stride = byte_stride(args.k, 1),
+      .v_token_stride = byte_stride(args.v, 0),
+      .v_head_stride = byte_stride(args.v, 1),
+      .cache_k_page_stride = byte_stride(args.cache.k, 0),
+      .cache_k_token_stride = byte_stride(args.cache.k, 1),
+      .cache_k_head_stride = byte_stride(args.cache.k, 2),
+      .cache_v_page_stride = byte_stride(args.cache.v, 0),
+      .cache_v_token_stride = byte_stride(args.cache.v, 1),
+      .cache_v_head_stride = byte_stride(args.cache.v, 2),
+  };
+  const cuda::CurrentContext current(gpu_.context());
+  const cuda::Stream stream = stream_of(args.stream);
+  cuda::check_stream(gpu_.context(), stream);
+  cuda::launch(
+      kernel,
+      {.grid = {static_cast<uint32_t>(params.num_tokens)}, .block = {device::kWriteKvThreads}},
+      stream, params);
+}
+
+std::unique_ptr<AttentionBackend> make_flash_attention_backend(const AttentionSpec& spec,
+                                                               Gpu& gpu) {
+  // Gpus of a build with this backend are.
+  return std::make_unique<FlashAttentionBackend>(spec, static_cast<CudaGpu&>(gpu));
+}
+
+}  // namespace rapt

@@ -1,0 +1,41 @@
+// FlashAttention, generation 2: mma.sync and cp.async, on every GPU of compute capability 8.0 and
+// later. A plan is a list of thread blocks in the device's memory; a run is one launch for each
+// tile that the plan uses, and one that merges rows whose keys were cut.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "backends/backend.hpp"
+#include "backends/cuda/cuda_gpu.hpp"
+#include "backends/flash_attention/kernel_choice.hpp"
+#include "plan/gpu_plan.hpp"
+
+namespace rapt {
+
+class FlashAttentionBackend final : public AttentionBackend {
+ public:
+  // Kernels are compiled or loaded by the first plan that launches them, and by the first
+  // write_kv().
+  FlashAttentionBackend(const AttentionSpec& spec, CudaGpu& gpu);
+
+  Device tensor_device() const override { return gpu_.tensor_device(); }
+  std::unique_ptr<BackendPlan> make_plan() const override;
+  void plan(const Batch& batch, BackendPlan& plan) const override;
+  // Throws Error(kUnsupported), before anything is written, for rows of q, k, v that do not begin
+  // at multiples of 16 bytes, or of out at multiples of 4.
+  void run(const BackendPlan& plan, const RunArgs& args) const override;
+  void write_kv(const WriteKvArgs& args) const override;
+
+ private:
+  device::AttentionParams params_of(const RunArgs& args) const;
+
+  AttentionSpec spec_;
+  CudaGpu& gpu_;
+  std::array<flash_attention::KernelChoice, 2> choices_;
+  std::array<gpu::Machine, 2> tiles_;
+  mutable std::array<LazyKernel, 2> attention_;  // as choices_
+  mutable LazyKernel merge_rows_, write_kv_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,21 @@
+// Which attention kernels of generation 2 serve a spec on a device: a pure host function.
+#pragma once
+
+#include <array>
+
+#include "kernels/abi/attention.hpp"
+#include "rapt/device.hpp"
+#include "rapt/spec.hpp"
+
+namespace rapt::flash_attention {
+
+struct KernelChoice {
+  device::AttentionVariant variant;
+  int32_t blocks_per_sm;  // that an SM holds at once
+};
+
+// The tile for few rows, as decoding has, and the one for many. `spec` is one that selection
+// accepts; the device is of compute capability 8.0 or later.
+std::array<KernelChoice, 2> choose_kernels(const AttentionSpec& spec, const DeviceInfo& device);
+
+}  // namespace rapt::flash_attention
