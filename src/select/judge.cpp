@@ -82,19 +82,13 @@ void add_notes(const Capability& row, const Request& request, BackendVerdict& ve
   if (row.decode_only) verdict.notes.push_back("steps of one query token per request only");
 }
 
-Judgement judge(BackendId backend, const Request& request, IsBuilt is_built) {
+// By the rows of that version, 0 but for FlashAttention's generations.
+Judgement judge(BackendId backend, int32_t version, const Request& request, IsBuilt is_built) {
   Judgement result;
   BackendVerdict& verdict = result.verdict;
   verdict.backend = backend;
-  if (backend == BackendId::kFlashAttention) {
-    verdict.version = 2;  // whose row says what a CPU lacks
-    if (request.on_cuda()) {
-      FlashAttentionVersion choice = flash_attention_version(request);
-      verdict.version = choice.version;
-      verdict.notes = std::move(choice.trail);
-    }
-  }
-  const Rows rows = candidates(backend, verdict.version, request);
+  verdict.version = version;
+  const Rows rows = candidates(backend, version, request);
   std::vector<std::vector<std::string>> reasons;
   for (const Capability* row : rows) reasons.push_back(reasons_against(*row, request));
 
@@ -115,6 +109,27 @@ Judgement judge(BackendId backend, const Request& request, IsBuilt is_built) {
   return result;
 }
 
+// The generation that the chain ends at or, where that one cannot and none was asked for, the most
+// general one.
+Judgement judge_flash_attention(const Request& request, IsBuilt is_built) {
+  constexpr int32_t kMostGeneral = 2;
+  if (!request.on_cuda())  // whose row says what a CPU lacks
+    return judge(BackendId::kFlashAttention, kMostGeneral, request, is_built);
+  FlashAttentionVersion choice = flash_attention_version(request);
+  Judgement result = judge(BackendId::kFlashAttention, choice.version, request, is_built);
+  if (!result.verdict.accepted && !request.options.flash_attention_version) {
+    Judgement general = judge(BackendId::kFlashAttention, kMostGeneral, request, is_built);
+    if (general.verdict.accepted) {
+      choice.trail.push_back(concat("version ", kMostGeneral, " instead of ", choice.version, ": ",
+                                    result.verdict.reasons.front()));
+      result = std::move(general);
+    }
+  }
+  std::vector<std::string>& notes = result.verdict.notes;
+  notes.insert(notes.begin(), choice.trail.begin(), choice.trail.end());
+  return result;
+}
+
 // The backend asked for, if one was, is alone in the running.
 bool is_running(const Judgement& judgement, const Request& request) {
   return !request.by_name() || to_string(judgement.verdict.backend) == request.options.backend;
@@ -126,7 +141,9 @@ std::vector<Judgement> judge(const Request& request, IsBuilt is_built) {
   validate(request);
   std::vector<Judgement> judgements;
   for (BackendId backend : priority(request))
-    judgements.push_back(judge(backend, request, is_built));
+    judgements.push_back(backend == BackendId::kFlashAttention
+                             ? judge_flash_attention(request, is_built)
+                             : judge(backend, 0, request, is_built));
   for (Judgement& judgement : judgements) {
     if (!is_running(judgement, request)) continue;
     if (judgement.verdict.accepted) break;

@@ -30,6 +30,7 @@ constexpr std::array<int32_t, 9> kPagedAttentionHeadDims{32, 64, 80, 96, 112, 12
 constexpr std::array kFlash3Pairs{HeadDimPair{{129, 192}, {97, 128}},
                                   HeadDimPair{{1, 64}, {1, 512}}};
 constexpr std::array k192And128{HeadDimPair{{192, 192}, {128, 128}}};
+constexpr std::array kUpTo256{HeadDimPair{{1, 256}, {1, 256}}};
 constexpr std::array kUpTo512{HeadDimPair{{1, 512}, {1, 512}}};
 constexpr std::array kAnyPair{HeadDimPair{{1, kUnbounded}, {1, kUnbounded}}};
 
@@ -37,21 +38,22 @@ constexpr Capability kFlashAttention2{
     .backend = BackendId::kFlashAttention,
     .version = 2,
     .name = "FlashAttention 2",
-    .source = "vLLM",
+    .source = "src/backends/flash_attention",
+    .built = RAPT_CUDA,
     .compute_capability = {80, kUnbounded},
-    .head_dims = {.multiple_of = 8, .equal = {8, 256}},
+    .head_dims = {.multiple_of = 8, .equal = {8, 256}, .unequal = kUpTo256},
     .dtypes = kHalf,
-    .page_sizes = {.multiple_of = 16},
+    .page_sizes = {.multiple_of = 1},
     .ragged = true,
     .kinds = kAllKinds,
     .non_causal_decoder = true,
     .window = WindowSupport::kBothSides,
     .softcap = true,
     .alibi = true,
+    .sinks = true,
+    .custom_mask = true,
     .lse = true,
     .batch_invariant = true,
-    .context_parallel = ContextParallel::kAny,
-    .graph = GraphSupport::kUniformBatch,
 };
 
 // Reads an FP8 cache with FP8 queries, which it is given quantised.

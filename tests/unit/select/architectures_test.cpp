@@ -21,11 +21,11 @@ struct Row {
 
 constexpr Row kExpected[] = {
     {"sm75", "none", "portable", "none", "none", "none", "none", "none"},
-    {"sm80", "flash_attention 2", "flash_attention 2", "flashinfer", "portable",
+    {"sm80", "flash_attention 2", "flash_attention 2", "flashinfer", "flash_attention 2",
      "flash_attention 2", "none", "portable"},
-    {"sm86", "flash_attention 2", "flash_attention 2", "flashinfer", "portable",
+    {"sm86", "flash_attention 2", "flash_attention 2", "flashinfer", "flash_attention 2",
      "flash_attention 2", "none", "portable"},
-    {"sm89", "flash_attention 2", "flash_attention 2", "flashinfer", "portable",
+    {"sm89", "flash_attention 2", "flash_attention 2", "flashinfer", "flash_attention 2",
      "flash_attention 2", "none", "portable"},
     {"sm90", "flash_attention 3", "flash_attention 3", "flash_attention 3", "flash_attention 3",
      "flash_attention 2", "none", "portable"},
@@ -33,9 +33,9 @@ constexpr Row kExpected[] = {
      "flashinfer", "portable"},
     {"sm103", "flashinfer", "flashinfer", "flashinfer", "flashinfer", "flash_attention 2",
      "flashinfer", "portable"},
-    {"sm120", "flash_attention 2", "flash_attention 2", "flashinfer", "portable",
+    {"sm120", "flash_attention 2", "flash_attention 2", "flashinfer", "flash_attention 2",
      "flash_attention 2", "none", "portable"},
-    {"sm121", "flash_attention 2", "flash_attention 2", "flashinfer", "portable",
+    {"sm121", "flash_attention 2", "flash_attention 2", "flashinfer", "flash_attention 2",
      "flash_attention 2", "none", "portable"},
 };
 
@@ -120,7 +120,7 @@ TEST(Architectures, graph_levels_are_the_kernels_own) {
     const SelectOptions options{.backend = backend};
     return select({spec, info, options}, all_built).graph;
   };
-  EXPECT_EQ(graph("a100", "flash_attention"), GraphSupport::kUniformBatch);
+  EXPECT_EQ(graph("a100", "flash_attention"), GraphSupport::kNever);
   EXPECT_EQ(graph("h100", "flash_attention"), GraphSupport::kAlways);
   EXPECT_EQ(graph("b200", "flash_attention"), GraphSupport::kUniformBatch);
   EXPECT_EQ(graph("h100", "flashinfer"), GraphSupport::kSingleTokenDecode);

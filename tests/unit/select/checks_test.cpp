@@ -35,8 +35,8 @@ TEST(Checks, refusals_name_the_argument_its_value_and_the_bound) {
        "dtype is float32: must be float16 or bfloat16"},
       {BackendId::kFlashAttention, "a100", [](S& s) { s.head_dim_qk = 100; },
        "head_dim_qk is 100: must be a multiple of 8"},
-      {BackendId::kFlashAttention, "a100", [](S& s) { s.head_dim_vo = 64; },
-       "head_dim_vo is 64: must equal head_dim_qk 128"},
+      {BackendId::kFlashAttention, "a100", [](S& s) { s.head_dim_vo = 264; },
+       "head_dim_vo is 264: must equal head_dim_qk 128, or the two within (1-256, 1-256)"},
       {BackendId::kFlashAttention, "a100", [](S& s) { s.kv_scales = KvScales::kPerTensor; },
        "kv_scales is per_tensor: must be none"},
       {BackendId::kFlashAttention, "h100", [](S& s) { s.kv_scales = KvScales::kPerTensor; },
@@ -191,7 +191,8 @@ TEST(Checks, flashinfer_reads_large_pages_only_with_groups) {
 
 TEST(Checks, paged_attention_is_never_chosen_unless_named) {
   AttentionSpec spec = make_spec();
-  spec.page_size = 8;  // no other GPU backend reads such pages
+  spec.page_size = 8;  // no other GPU backend reads such pages of float32
+  spec.dtype = DType::kFloat32;
   EXPECT_EQ(chosen(spec, "a100"), "none");
   EXPECT_THAT(reasons(BackendId::kPagedAttention, spec, "a100"),
               HasSubstr("backend is auto: paged_attention runs steps of one query token"));

@@ -24,16 +24,17 @@ TEST(Explain, lists_the_choice_first_and_every_backend_with_its_reasons) {
 TEST(Explain, what_is_not_built_says_so_last) {
   for (const char* device : {"cpu", "h100", "b200"})
     for (const BackendVerdict& verdict : explain(make_spec(40), device_info(device))) {
-      const bool cpu =
-          verdict.backend == BackendId::kCpu || verdict.backend == BackendId::kReference;
-      EXPECT_EQ(verdict.not_built, !cpu);
-      if (!cpu) {
+      const bool built = verdict.backend == BackendId::kCpu ||
+                         verdict.backend == BackendId::kReference ||
+                         (RAPT_CUDA && verdict.version == 2);
+      EXPECT_EQ(verdict.not_built, !built);
+      if (!built) {
         EXPECT_THAT(verdict.reasons.back(), StartsWith("not built"));
       }
     }
 }
 
-TEST(Explain, on_a_gpu_nothing_is_accepted_and_the_first_that_fits_is_named) {
+TEST(Explain, where_nothing_built_fits_the_first_that_would_is_named) {
   const DeviceInfo h100 = device_info("h100");
   AttentionSpec spec = make_spec();
   spec.kv_format = KvFormat::kFp8E4M3;
@@ -54,6 +55,29 @@ TEST(Explain, on_a_gpu_nothing_is_accepted_and_the_first_that_fits_is_named) {
   EXPECT_EQ(would_be(verdicts[0]), 1);
   for (size_t i = 1; i < verdicts.size(); i++) EXPECT_EQ(would_be(verdicts[i]), 0);
   EXPECT_EQ(chosen(spec, "h100"), "flash_attention 3");
+}
+
+TEST(Explain, the_most_general_generation_stands_in_for_what_another_cannot) {
+  using testing::Contains;
+  const DeviceInfo h100 = device_info("h100");
+  const IsBuilt second_only = [](const Capability& row) { return row.version == 2; };
+  const Selection selection = select({make_spec(), h100, {}}, second_only);
+  EXPECT_EQ(selection.backend, BackendId::kFlashAttention);
+  EXPECT_EQ(selection.version, 2);
+  EXPECT_THAT(selection.verdicts[0].notes,
+              Contains("version 2 instead of 3: not built: its kernels are not in this library "
+                       "yet"));
+  // Once all are built, too.
+  AttentionSpec spec = make_spec();
+  spec.custom_mask = true;
+  EXPECT_EQ(chosen(spec, "h100"), "flash_attention 2");
+  EXPECT_THAT(verdict(BackendId::kFlashAttention, spec, "h100").notes,
+              Contains("version 2 instead of 3: custom_mask is on: must be off with "
+                       "FlashAttention 3"));
+  // Not for one that was asked for.
+  EXPECT_EQ(chosen(spec, "h100", {.backend = "flash_attention", .flash_attention_version = 3}),
+            "none");
+  EXPECT_THROW(select({make_spec(), h100, {.flash_attention_version = 3}}, second_only), Error);
 }
 
 // As later work will have it: some kernels built, others not.

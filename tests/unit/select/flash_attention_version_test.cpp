@@ -96,16 +96,15 @@ TEST(FlashAttentionVersion, a_version_asked_for_that_cannot_run_is_refused) {
       testing::HasSubstr("compute_capability is 8.0: must be "));
 }
 
-TEST(FlashAttentionVersion, sinks_on_a_version_without_them_are_refused) {
+TEST(FlashAttentionVersion, every_version_has_sinks_and_2_has_them_with_alibi) {
   AttentionSpec spec = make_spec();
   spec.sinks = true;
   for (const char* device : {"a100", "l40s", "rtx5090"})
-    EXPECT_THAT(reasons(BackendId::kFlashAttention, spec, device),
-                testing::HasSubstr("sinks is on: must be off with FlashAttention 2"));
+    EXPECT_EQ(chosen(spec, device), "flash_attention 2");
   EXPECT_EQ(chosen(spec, "h100", {.backend = "flash_attention"}), "flash_attention 3");
   EXPECT_EQ(chosen(spec, "b200", {.backend = "flash_attention"}), "flash_attention 4");
   spec.alibi = true;
-  EXPECT_EQ(chosen(spec, "h100", {.backend = "flash_attention"}), "none");
+  EXPECT_EQ(chosen(spec, "h100", {.backend = "flash_attention"}), "flash_attention 2");
 }
 
 TEST(FlashAttentionVersion, fp8_caches_need_3) {

@@ -82,20 +82,22 @@ std::string impossible_for(const Selection& selection, const Problem& p) {
   switch (selection.backend) {
     case BackendId::kFlashAttention: {
       const int32_t v = selection.version;
-      if (!gpu || sm < 80 || s.dtype == DType::kFloat32 || s.page_size % 16) return "basics";
+      if (!gpu || sm < 80 || s.dtype == DType::kFloat32) return "basics";
+      if (v != 2 && s.page_size % 16) return "pages";
       if (d % 8 || d > (v == 4 && sm < 100 ? 512 : 256)) return "head dim";
       if (v == 3 && sm / 10 != 9) return "3 off Hopper";
       if (v == 4 && (sm < 90 || sm >= 120)) return "4 off Hopper and Blackwell";
       if (v == 4 && sm >= 100 && d > 128 && d != 256 && !(d == 192 && dv == 128)) return "TMEM";
       if (v == 4 && sm >= 100 && d == 256 && (s.page_size % 128 || s.sinks || s.softcap != 0))
         return "256 on Blackwell";
-      if (v == 2 && (s.sinks || d != dv)) return "2: sinks, unequal heads";
+      if (v == 2 && (dv % 8 || dv > 256)) return "2: value heads";
+      if (v == 2 && p.options.context_parallel_size > 1) return "2: shards";
       if (v != 2 && s.alibi) return "ALiBi past 2";
       if (v == 4 && s.batch_invariant) return "4: batch invariance";
       if (quantised && !(v == 3 && fp8)) return "quantised cache";
       if (s.kv_scales != KvScales::kNone && !(v == 3 && fp8)) return "scales that are ignored";
       if (p.options.flash_attention_version.value_or(v) != v) return "another version asked for";
-      return s.custom_mask ? "custom mask" : "";
+      return v != 2 && s.custom_mask ? "custom mask" : "";
     }
     case BackendId::kFlashInfer: {
       if (!gpu || sm < 80 || s.dtype == DType::kFloat32) return "basics";
