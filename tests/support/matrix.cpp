@@ -7,16 +7,18 @@
 namespace rapt::test {
 
 std::string Backend::describe() const {
+  if (device != "cpu") return name + " on " + device;
   return name + (isa ? std::string(" ") + to_string(*isa) : "") + " x" +
          std::to_string(num_threads);
 }
 
 Context& context_of(const Backend& backend) {
-  static std::map<std::tuple<int, int32_t>, std::unique_ptr<Context>> contexts;
+  static std::map<std::tuple<std::string, int, int32_t>, std::unique_ptr<Context>> contexts;
   const int isa = backend.isa ? static_cast<int>(*backend.isa) : -1;
-  std::unique_ptr<Context>& context = contexts[{isa, backend.num_threads}];
+  std::unique_ptr<Context>& context = contexts[{backend.device, isa, backend.num_threads}];
   if (!context) {
     ContextOptions options;
+    options.device = backend.device;
     options.num_threads = backend.num_threads;
     options.isa = backend.isa;
     context = std::make_unique<Context>(std::move(options));

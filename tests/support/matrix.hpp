@@ -14,7 +14,8 @@ struct Backend {
   std::string name;  // "reference", "cpu", ...
   std::optional<CpuIsa> isa{};
   int32_t num_threads = 1;
-  std::string describe() const;  // "cpu avx2 x2"
+  std::string device = "cpu";    // as in ContextOptions
+  std::string describe() const;  // "cpu avx2 x2", "flash_attention on cuda"
 };
 
 // A context for those options, made once and kept until the process ends.

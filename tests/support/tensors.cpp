@@ -219,9 +219,8 @@ void Tensors::fill_keys() {
   fill(v_view_, values_.v, spec.dim_vo());
 }
 
-void Tensors::write_cache(const Attention& attention) {
+Tensors::NewKeys Tensors::new_keys() {
   const AttentionSpec& spec = problem_.spec;
-  if (!problem_.layout.write_kv || !spec.is_paged()) return;
   const int64_t keys = problem_.num_keys(), hkv = spec.num_kv_heads;
   // write_kv divides by the scale, so that what it is given is the cache's value times the scale.
   auto elements = [&](const std::vector<float>& values, const std::vector<float>& scales,
@@ -234,8 +233,9 @@ void Tensors::write_cache(const Attention& attention) {
     }
     return buffer;
   };
-  const GuardedBuffer k = elements(values_.k, values_.k_scale, spec.head_dim_qk);
-  const GuardedBuffer v = elements(values_.v, values_.v_scale, spec.dim_vo());
+  NewKeys made;
+  made.k = elements(values_.k, values_.k_scale, spec.head_dim_qk);
+  made.v = elements(values_.v, values_.v_scale, spec.dim_vo());
   std::vector<int64_t> slots;
   for (size_t b = 0; b < kv_len_.size(); b++)
     for (int64_t t = 0; t < kv_len_[b]; t++) {
@@ -243,13 +243,56 @@ void Tensors::write_cache(const Attention& attention) {
       const bool reachable = values_.reachable[values_.kv_start[b] + t];
       slots.push_back(reachable ? page * spec.page_size + t % spec.page_size : -1);
     }
-  attention.write_kv(
-      {.k = TensorView::contiguous(k.data(), spec.dtype, {keys, hkv, spec.head_dim_qk}),
-       .v = TensorView::contiguous(v.data(), spec.dtype, {keys, hkv, spec.dim_vo()}),
-       .slot_mapping = TensorView::contiguous(slots.data(), DType::kInt64, {keys}),
-       .cache = {.k = k_view_, .v = v_view_},
-       .k_scale = vector_view(k_scale_, DType::kFloat32, values_.k_scale.size()),
-       .v_scale = vector_view(v_scale_, DType::kFloat32, values_.v_scale.size())});
+  made.slots = copy_of(slots);
+  made.args = {
+      .k = TensorView::contiguous(made.k.data(), spec.dtype, {keys, hkv, spec.head_dim_qk}),
+      .v = TensorView::contiguous(made.v.data(), spec.dtype, {keys, hkv, spec.dim_vo()}),
+      .slot_mapping = TensorView::contiguous(made.slots.data(), DType::kInt64, {keys}),
+      .cache = {.k = k_view_, .v = v_view_},
+      .k_scale = vector_view(k_scale_, DType::kFloat32, values_.k_scale.size()),
+      .v_scale = vector_view(v_scale_, DType::kFloat32, values_.v_scale.size())};
+  return made;
+}
+
+void Tensors::write_cache(const Attention& attention) {
+  if (writes_cache()) attention.write_kv(new_keys().args);
+}
+
+void Tensors::write_cache(const Attention& attention, DeviceMirror& mirror) {
+  if (!writes_cache()) return;
+  const NewKeys made = new_keys();
+  for (const GuardedBuffer* buffer : {&made.k, &made.v, &made.slots}) mirror.put(*buffer);
+  WriteKvArgs args = made.args;
+  for (TensorView* view : {&args.k, &args.v, &args.slot_mapping, &args.cache.k, &args.cache.v,
+                           &args.k_scale, &args.v_scale})
+    *view = mirror.view(*view);
+  attention.write_kv(args);
+}
+
+void Tensors::put(DeviceMirror& mirror) const {
+  for (const GuardedBuffer* buffer :
+       {&q_, &keys_, &table_, &mask_, &sinks_, &slopes_, &k_scale_, &v_scale_})
+    mirror.put(*buffer);
+}
+
+Batch Tensors::batch(const DeviceMirror& mirror, bool table_on_device) const {
+  Batch batch = this->batch();
+  if (table_on_device) batch.page_table = mirror.view(batch.page_table);
+  return batch;
+}
+
+RunArgs Tensors::args(const Plan& plan, DeviceMirror& mirror) {
+  RunArgs args = this->args(plan);
+  for (const GuardedBuffer* buffer : {&out_, &lse_, &workspace_}) mirror.put(*buffer);
+  for (TensorView* view : {&args.q, &args.k, &args.v, &args.out, &args.lse, &args.alibi_slopes,
+                           &args.sinks, &args.custom_mask, &args.k_scale, &args.v_scale})
+    *view = mirror.view(*view);
+  args.workspace.data = mirror.address(args.workspace.data);
+  return args;
+}
+
+void Tensors::fetch(const DeviceMirror& mirror) {
+  for (GuardedBuffer* buffer : {&out_, &lse_}) mirror.fetch(*buffer);
 }
 
 Batch Tensors::batch() const {
@@ -314,8 +357,30 @@ Outcome Tensors::collect() const {
   return outcome;
 }
 
+namespace {
+
+Outcome run_on_gpu(Tensors& tensors, const Attention& attention, Context& context) {
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  // Every other problem has its page table there.
+  const bool table_on_device = tensors.problem().spec.is_paged() && tensors.problem().seed % 2 == 0;
+  const Plan plan = attention.plan(tensors.batch(mirror, table_on_device));
+  tensors.write_cache(attention, mirror);
+  attention.run(plan, tensors.args(plan, mirror));
+  context.synchronize();
+  tensors.fetch(mirror);
+  Outcome outcome = tensors.collect();
+  outcome.plan = plan.describe();
+  return outcome;
+}
+
+}  // namespace
+
 Outcome run(Tensors& tensors, const Backend& backend) {
-  Attention attention(context_of(backend), tensors.problem().spec, tensors.select_options(backend));
+  Context& context = context_of(backend);
+  const Attention attention(context, tensors.problem().spec, tensors.select_options(backend));
+  if (context.tensor_device().kind == DeviceKind::kCuda)
+    return run_on_gpu(tensors, attention, context);
   const Plan plan = attention.plan(tensors.batch());
   tensors.write_cache(attention);
   attention.run(plan, tensors.args(plan));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/device_mirror.hpp"
 #include "support/guarded_buffer.hpp"
 #include "support/matrix.hpp"
 #include "support/problem.hpp"
@@ -35,6 +36,15 @@ class Tensors {
   RunArgs args(const Plan& plan);
   // Writes the keys and values by Attention::write_kv, in a layout that asks for it.
   void write_cache(const Attention& attention);
+
+  // The same on a device: all buffers but the workspace and the outputs go there with put(); the
+  // page table is there too, or stays on the host.
+  void put(DeviceMirror& mirror) const;
+  Batch batch(const DeviceMirror& mirror, bool table_on_device) const;
+  RunArgs args(const Plan& plan, DeviceMirror& mirror);
+  void write_cache(const Attention& attention, DeviceMirror& mirror);
+  void fetch(const DeviceMirror& mirror);  // what a run wrote
+
   // Reads what the last run left.
   Outcome collect() const;
 
@@ -44,6 +54,13 @@ class Tensors {
   void lay_out_ragged();
   void poison_keys();
   void fill_keys();
+  // Keys, values and slots as write_kv is given them.
+  struct NewKeys {
+    GuardedBuffer k, v, slots;
+    WriteKvArgs args;
+  };
+  NewKeys new_keys();
+  bool writes_cache() const { return problem_.layout.write_kv && problem_.spec.is_paged(); }
   std::byte* key_at(const TensorView& view, size_t b, int64_t token, int64_t head) const;
 
   Problem problem_;
@@ -55,7 +72,7 @@ class Tensors {
   GuardedBuffer mask_, sinks_, slopes_, k_scale_, v_scale_;
 };
 
-// Selects by name, plans, runs.
+// Selects by name, plans, runs; where the backend is a device's, there.
 Outcome run(Tensors& tensors, const Backend& backend);
 Outcome run(const Problem& problem, const Backend& backend);
 

@@ -1,0 +1,113 @@
+// Kernels of the backend through the real compiler, where there is one: host and device agree, and
+// nothing spills.
+#include "backends/flash_attention/kernel_texts.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "backends/cuda/cuda_gpu.hpp"
+#include "backends/flash_attention/kernel_choice.hpp"
+
+namespace rapt::flash_attention {
+namespace {
+
+const jit::Nvrtc* nvrtc() {
+  static const std::optional<jit::Nvrtc> compiler = []() -> std::optional<jit::Nvrtc> {
+    try {
+      return jit::Nvrtc();
+    } catch (const Error&) {
+      return {};
+    }
+  }();
+  return compiler ? &*compiler : nullptr;
+}
+
+void expect_sound(const KernelText& text) {
+  SCOPED_TRACE(text.key.text());
+  const jit::CompiledKernel kernel = nvrtc()->compile(jit::translation_unit(text.key, text.source));
+  EXPECT_THAT(jit::problems(kernel.resources), testing::IsEmpty());
+  EXPECT_FALSE(kernel.image.empty());
+}
+
+struct Dims {
+  int32_t qk, vo;
+};
+
+class KernelTexts : public testing::TestWithParam<Dims> {
+ protected:
+  void SetUp() override {
+    if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(HeadDims, KernelTexts,
+                         testing::Values(Dims{8, 8}, Dims{64, 64}, Dims{96, 128}, Dims{128, 128},
+                                         Dims{192, 128}, Dims{256, 256}),
+                         [](const auto& dims) {
+                           return std::to_string(dims.param.qk) + "_" +
+                                  std::to_string(dims.param.vo);
+                         });
+
+// Each architecture once, with all options on one head dim or another.
+TEST_P(KernelTexts, compile_without_spills) {
+  int32_t turn = 0;
+  for (const char* name : {"sm80", "sm89", "sm90", "sm120"}) {
+    AttentionSpec spec;
+    spec.num_query_heads = 12, spec.num_kv_heads = 4;
+    spec.head_dim_qk = GetParam().qk, spec.head_dim_vo = GetParam().vo;
+    spec.alibi = spec.sinks = spec.custom_mask = (GetParam().qk / 8 + turn++) % 2;
+    spec.softcap = spec.alibi ? 30 : 0;
+    const DeviceInfo device = device_info(name);
+    for (const KernelChoice& choice : choose_kernels(spec, device))
+      expect_sound(attention_text(choice.variant, turn % 2 ? DType::kBFloat16 : DType::kFloat16,
+                                  architecture_for(device.compute_capability)));
+  }
+}
+
+TEST(KernelTextsBesideAttention, compile_without_spills) {
+  if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  for (const int32_t architecture : {80, 90}) {
+    expect_sound(write_kv_text({architecture}));
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      expect_sound(merge_rows_text(dtype, {architecture}));
+      expect_sound(merge_states_text(DType::kFloat32, dtype, {architecture}));
+      expect_sound(merge_states_text(dtype, DType::kFloat32, {architecture}));
+    }
+  }
+}
+
+TEST(KernelTextsOfSpec, are_all_that_a_spec_may_need) {
+  AttentionSpec spec;
+  spec.num_query_heads = 8, spec.num_kv_heads = 8, spec.head_dim_qk = 64;
+  const auto kernels_of = [&] {
+    std::vector<std::string> names;
+    for (const KernelText& text : texts_for(spec, device_info("rtx3090"))) {
+      EXPECT_EQ(text.key.architecture().name(), "sm_80");
+      names.push_back(text.key.kernel());
+    }
+    return names;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(kernels_of(),
+              ElementsAre("attention_sm80", "attention_sm80", "merge_rows", "write_kv"));
+  spec.page_size = 0;
+  EXPECT_THAT(kernels_of(), ElementsAre("attention_sm80", "attention_sm80", "merge_rows"));
+}
+
+TEST(ArchitectureFor, one_image_serves_a_family) {
+  for (const auto& [device, built_for] : {std::pair{80, 80},
+                                          {86, 80},
+                                          {89, 89},
+                                          {90, 90},
+                                          {100, 100},
+                                          {103, 100},
+                                          {120, 120},
+                                          {121, 120}}) {
+    EXPECT_EQ(architecture_for(device).number, built_for);
+    EXPECT_TRUE(architecture_for(device).runs_on(device));
+  }
+}
+
+}  // namespace
+}  // namespace rapt::flash_attention
