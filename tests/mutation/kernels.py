@@ -64,6 +64,16 @@ MUTANTS = {
             "key < seen_.begin || key >= seen_.end)",
             "key < seen_.begin)",
         ),
+        "keys_hidden_from_all_read": (
+            "prefill/attention_sm80.cuh",
+            "if (kVariant.custom_mask && !seen_by_some(key)) return {-1, -1};",
+            "",
+        ),
+        "keys_of_the_last_query_hidden": (
+            "prefill/attention_sm80.cuh",
+            "token <= (work_.row_end - 1) / kGroup;",
+            "token < (work_.row_end - 1) / kGroup;",
+        ),
         "page_of_the_key_before": (
             "prefill/attention_sm80.cuh",
             "request_.first_page + key / kVariant.page_size",

@@ -121,6 +121,16 @@ class AttentionBlock {
              query_head(row) * params_.q_head_stride;
     });
   }
+  // Whether a query of the work sees the key: what none sees may hold anything, and a weight of 0
+  // does not make nothing of it.
+  METHOD bool seen_by_some(int key) const {
+    for (int token = work_.row_begin / kGroup; token <= (work_.row_end - 1) / kGroup; token++) {
+      const KeyRange seen = visible_keys(params_, request_, work_, token);
+      if (key >= seen.begin && key < seen.end && mask_bit(params_, request_, token, key))
+        return true;
+    }
+    return false;
+  }
   struct KeyRow {
     i64 k, v;
   };
@@ -129,6 +139,7 @@ class AttentionBlock {
     key += static_cast<int>(thread_index());
     if (static_cast<int>(thread_index()) >= kKeys || key < seen_.begin || key >= seen_.end)
       return {-1, -1};
+    if (kVariant.custom_mask && !seen_by_some(key)) return {-1, -1};
     i64 page = 0, slot = static_cast<i64>(request_.kv_start) + key;
     if constexpr (kVariant.page_size > 0) {
       page = load_global_i32(params_.page_ids + request_.first_page + key / kVariant.page_size);

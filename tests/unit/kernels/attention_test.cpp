@@ -30,6 +30,7 @@ struct Step {
   int num_slots = 0;  // of a GPU that a plan cuts the keys for; 0: no key is cut
   bool fp16 = false;
   float softcap = 3;
+  int hidden_key = -1;  // that the mask hides from every query: it is NaN
 };
 
 // A step's tensors in the emulator's memory: page tails, an unused page and what lies behind the
@@ -65,6 +66,8 @@ class Attention {
     }
     mask_ = memory_.allocate<uint8_t>((num_bits_ + 7) / 8, "custom_mask");
     for (uint8_t& byte : mask_) byte = static_cast<uint8_t>(random());
+    if (step_.hidden_key >= 0)
+      for (const AttentionRequest& request : requests_) hide(request, step_.hidden_key);
     make_works();
   }
 
@@ -160,6 +163,18 @@ class Attention {
     if (variant_.page_size) num_rows_ = (static_cast<int>(ids.size()) + 1) * variant_.page_size;
     page_ids_ = memory_.allocate<int>(ids.size(), "page_ids");
     std::copy(ids.begin(), ids.end(), page_ids_.begin());
+  }
+
+  void hide(const AttentionRequest& request, int key) {
+    for (int i = 0; i < request.query_len; i++) {
+      const long long bit = request.mask_bit + static_cast<long long>(i) * request.kv_len + key;
+      mask_[bit / 8] &= static_cast<uint8_t>(~(1 << bit % 8));
+    }
+    for (int head = 0; head < kKvHeads; head++) {
+      const size_t row = place(request, key, head);
+      std::ranges::fill(k_.subspan(row * variant_.head_dim_qk, variant_.head_dim_qk), 0xffff);
+      std::ranges::fill(v_.subspan(row * variant_.head_dim_vo, variant_.head_dim_vo), 0xffff);
+    }
   }
 
   // The planner's, for a GPU so slow that a few keys are worth cutting.
@@ -286,6 +301,11 @@ TEST_P(EveryVariant, parts_of_the_keys_merge_to_the_whole) {
 }
 TEST_P(EveryVariant, scores_far_below_a_softcap_stay_what_they_are) {
   expect_right(GetParam(), {.query_lens = {3}, .kv_lens = {40}, .softcap = 1e6f});
+}
+TEST(AttentionSm80, what_the_mask_hides_from_all_may_hold_anything) {
+  for (int variant = 0; variant < static_cast<int>(std::size(kAttentionVariants)); variant++)
+    if (kAttentionVariants[variant].custom_mask)
+      expect_right(variant, {.query_lens = {9, 30}, .kv_lens = {40, 61}, .hidden_key = 7});
 }
 TEST_P(EveryVariant, is_right_under_every_schedule) {
   for (uint64_t seed = 1; seed < 6; seed++)
