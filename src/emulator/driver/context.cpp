@@ -50,7 +50,16 @@ Device& device_of(DeviceHandle handle) {
   return *devices()[static_cast<size_t>(handle)];
 }
 
-thread_local std::vector<ContextHandle> current;
+// Of a thread, the innermost last. Of no type that is destroyed: the contexts that a program keeps
+// to its very end are left after the main thread's own objects are gone.
+struct CurrentContexts {
+  static constexpr size_t kMost = 64;
+  ContextHandle handles[kMost];
+  size_t count;
+
+  ContextHandle last() const { return count ? handles[count - 1] : nullptr; }
+};
+thread_local constinit CurrentContexts current = {};
 
 }  // namespace
 
@@ -59,8 +68,8 @@ ContextObject& context_of(DeviceHandle device) {
 }
 
 ContextObject& current_context() {
-  require(!current.empty() && current.back(), kInvalidContext, "no context is current");
-  ContextObject& context = *current.back();
+  require(current.last(), kInvalidContext, "no context is current");
+  ContextObject& context = *current.last();
   const std::lock_guard lock(context.mutex);
   require(context.num_users > 0, kInvalidContext, "nobody retains the current context");
   return context;
@@ -143,16 +152,20 @@ Result cuDevicePrimaryCtxRelease_v2(DeviceHandle device) {
   });
 }
 Result cuCtxGetCurrent(ContextHandle* context) {
-  return *context = current.empty() ? nullptr : current.back(), cuda::kSuccess;
+  return *context = current.last(), cuda::kSuccess;
 }
 Result cuCtxPushCurrent_v2(ContextHandle context) {
-  return answered([&] { current.push_back(context); });
+  return answered([&] {
+    require(current.count < CurrentContexts::kMost, kInvalidContext, current.count,
+            " contexts are current within each other");
+    current.handles[current.count++] = context;
+  });
 }
 Result cuCtxPopCurrent_v2(ContextHandle* context) {
   return answered([&] {
-    require(!current.empty(), kInvalidContext, "no context is current");
-    if (context) *context = current.back();
-    current.pop_back();
+    require(current.count > 0, kInvalidContext, "no context is current");
+    if (context) *context = current.last();
+    current.count--;
   });
 }
 }
