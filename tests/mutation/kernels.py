@@ -200,11 +200,6 @@ MUTANTS = {
             "log2_fast(sum) * kLn2",
             "log2_fast(sum)",
         ),
-        "lse_written_before_all_have_read_it": (
-            "merge/merge_states.cuh",
-            "sync_warp();  // all have read",
-            "// all have read",
-        ),
         "rows_behind_the_last_state_merged": (
             "merge/merge_states.cuh",
             "if (index >= params.num_rows) return;",
