@@ -33,7 +33,7 @@ struct ContextOptions {
   ParallelFor parallel_for{};  // the caller's own pool; empty = Rapt's (a bounded spin, then sleep)
   std::optional<CpuIsa> isa{};  // a lower level than the processor has; unset = host_cpu().isa
   std::function<void(LogLevel, std::string_view)>
-      log{};  // what was chosen and why (kInfo); empty = silent
+      log{};  // what was chosen and why (kInfo), what is right but slow (kWarning); empty = silent
 
   // GPUs: files of compiled kernels, asked in this order; then those that the environment variable
   // RAPT_PACK names, separated by ':'; then rapt/core.rpk beside the library, if there is one. What
@@ -71,5 +71,13 @@ class RAPT_API Context {
  private:
   std::unique_ptr<Impl> impl_;
 };
+
+// The GPUs of this machine: the one at i is what ContextOptions::device calls "cuda:i". Throws
+// Error(kMissingLibrary) that names the library where there is no driver, Error(kDevice) where it
+// finds none, Error(kUnsupported) in a build without GPUs (RAPT_CUDA=OFF).
+RAPT_API std::vector<DeviceInfo> cuda_devices();
+// The emulated ones: that of compute capability NN is "emulated-smNN" there. Throws
+// Error(kMissingLibrary) where the emulator is not beside Rapt, Error(kUnsupported) as above.
+RAPT_API std::vector<DeviceInfo> emulated_devices();
 
 }  // namespace rapt

@@ -48,7 +48,7 @@ Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
     };
   }
   if (!on_cpu) {
-    impl_->gpu = open_gpu({options.device, options.packs, options.cache_folder});
+    impl_->gpu = open_gpu({options.device, options.packs, options.cache_folder, options.log});
     impl_->device = impl_->gpu->info();
   }
   impl_->options = std::move(options);
@@ -67,6 +67,13 @@ Device Context::tensor_device() const {
 }
 void Context::synchronize(void* stream) const {
   if (impl_->gpu) impl_->gpu->synchronize(stream);
+}
+
+std::vector<DeviceInfo> cuda_devices() {
+  return list_cuda_devices();
+}
+std::vector<DeviceInfo> emulated_devices() {
+  return list_emulated_devices();
 }
 
 }  // namespace rapt

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rapt/attention.hpp"
@@ -36,10 +38,15 @@ struct GpuOptions {
   std::string device;  // as in ContextOptions, not "cpu"
   std::vector<std::string> packs;
   std::optional<std::string> cache_folder;
+  std::function<void(LogLevel, std::string_view)> log;  // as there
 };
 
 // Throws as Context's constructor does.
 std::unique_ptr<Gpu> open_gpu(const GpuOptions& options);
+
+// As cuda_devices() and emulated_devices() of rapt/context.hpp.
+std::vector<DeviceInfo> list_cuda_devices();
+std::vector<DeviceInfo> list_emulated_devices();
 
 // `spec` is one that selection accepts for this GPU, which must outlive the backend.
 std::unique_ptr<AttentionBackend> make_flash_attention_backend(const AttentionSpec& spec, Gpu& gpu);

@@ -93,6 +93,7 @@ CompiledKernel KernelStore::find_or_build(const TranslationUnit& unit) {
 }
 
 CompiledKernel KernelStore::build(const TranslationUnit& unit, const Compiler& compiler) {
+  if (options_.on_build) options_.on_build(unit.key);
   CompiledKernel kernel = compiler.compile(unit);
   count(&StoreCounters::builds);
   return kernel;

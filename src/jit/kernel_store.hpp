@@ -38,6 +38,9 @@ struct StoreOptions {
   std::function<std::unique_ptr<Compiler>()> make_compiler = [] {
     return std::make_unique<Nvrtc>();
   };
+  // Called before a kernel is built, which takes seconds, by the thread that builds it, with the
+  // text of its key; empty: nobody is told.
+  std::function<void(const std::string& key)> on_build;
 };
 
 class KernelStore {

@@ -2,6 +2,7 @@
 // place that knows of emulated devices.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -32,6 +33,18 @@ std::filesystem::path pack_beside_library() {
   return std::filesystem::canonical(info.dli_fname, ignored).parent_path() / "rapt" / "core.rpk";
 }
 
+// That a kernel is compiled is news; the first time it is a warning, since a pack would spare all
+// of it.
+std::function<void(const std::string&)> build_logger(
+    const std::function<void(LogLevel, std::string_view)>& log) {
+  if (!log) return {};
+  return [log, warned = std::make_shared<std::atomic_flag>()](const std::string& key) {
+    if (!warned->test_and_set())
+      log(LogLevel::kWarning, "compiling kernels that no pack and no cache has, seconds for each");
+    log(LogLevel::kInfo, concat("compiling kernel ", key));
+  };
+}
+
 jit::StoreOptions store_options_of(const GpuOptions& options) {
   jit::StoreOptions store;
   store.packs.assign(options.packs.begin(), options.packs.end());
@@ -45,10 +58,26 @@ jit::StoreOptions store_options_of(const GpuOptions& options) {
   if (const auto pack = pack_beside_library(); std::filesystem::exists(pack, ignored))
     store.packs.push_back(pack);
   if (options.cache_folder) store.cache_folder = *options.cache_folder;
+  store.on_build = build_logger(options.log);
   return store;
 }
 
+std::vector<DeviceInfo> list_devices(const cuda::Driver& driver) {
+  std::vector<DeviceInfo> devices;
+  for (int32_t ordinal = 0; ordinal < cuda::device_count(driver); ordinal++)
+    devices.push_back(cuda::Device(driver, ordinal).info());
+  return devices;
+}
+
 }  // namespace
+
+std::vector<DeviceInfo> list_cuda_devices() {
+  return list_devices(cuda::driver());
+}
+
+std::vector<DeviceInfo> list_emulated_devices() {
+  return list_devices(cuda::emulated_driver());
+}
 
 std::unique_ptr<Gpu> open_gpu(const GpuOptions& options) {
   const std::string_view name = options.device;

@@ -83,6 +83,18 @@ TEST(DeviceContext, describes_the_gpu_it_was_asked_for) {
   EXPECT_EQ(second.tensor_device(), (Device{DeviceKind::kCuda, 1}));
 }
 
+TEST(DeviceContext, are_listed_by_their_numbers) {
+  setenv("RAPT_LIBCUDA", FAKE_LIBCUDA, 1);
+  const std::vector<DeviceInfo> devices = cuda_devices();
+  ASSERT_EQ(devices.size(), 2u);
+  for (size_t i = 0; i < devices.size(); i++) {
+    const Context context(on("cuda:" + std::to_string(i)));
+    EXPECT_EQ(context.device().name, devices[i].name);
+    EXPECT_EQ(context.device().compute_capability, devices[i].compute_capability);
+    EXPECT_EQ(context.device().num_sms, devices[i].num_sms);
+  }
+}
+
 TEST(DeviceContext, refuses_devices_that_are_not_there) {
   setenv("RAPT_LIBCUDA", FAKE_LIBCUDA, 1);
   for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda1", "emulated-sm", "CPU",

@@ -48,6 +48,22 @@ TEST_F(KernelStoreTest, a_kernel_is_built_once_then_in_memory_then_on_disk) {
   EXPECT_EQ(num_builds(), 2);
 }
 
+TEST_F(KernelStoreTest, builds_are_told_of_before_they_begin_and_nothing_else_is) {
+  StoreOptions telling = options();
+  std::vector<std::string> told;
+  telling.on_build = [&](const std::string& key) {
+    EXPECT_EQ(num_builds(), std::ssize(told));
+    told.push_back(key);
+  };
+  for (int i = 0; i < 2; i++) {
+    KernelStore store(telling);
+    store.get(key_of(64), source_of());
+    store.get(key_of(64), source_of());
+    store.get(key_of(128), source_of());
+  }
+  EXPECT_THAT(told, testing::ElementsAre(key_of(64).text(), key_of(128).text()));
+}
+
 TEST_F(KernelStoreTest, another_text_or_compiler_is_another_entry) {
   KernelStore(options()).get(key_of(64), source_of());
   const KernelSource newer = source_of("extern \"C\" GLOBAL void attend() { /*new*/ }");
