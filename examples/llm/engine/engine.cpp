@@ -10,12 +10,14 @@ namespace llm {
 namespace {
 
 rapt::ContextOptions context_options(const EngineOptions& options, ThreadPool& pool) {
-  return {.num_threads = pool.num_threads(),
+  return {.device = options.device,
+          .num_threads = pool.num_threads(),
           .parallel_for =
               [&pool](int32_t num_tasks, const std::function<void(int32_t)>& task) {
                 pool.run(num_tasks, task);
               },
-          .isa = options.isa};
+          .isa = options.isa,
+          .log = options.log};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "llm/engine/scheduler.hpp"
@@ -20,10 +21,14 @@
 namespace llm {
 
 struct EngineOptions {
+  // Where the attention runs, and the cache lies: as in rapt::ContextOptions. All else is on the
+  // CPU, so on a GPU every layer's queries, keys and values go there, and its outputs back.
+  std::string device = "cpu";
   int32_t num_threads = 0;            // 0 = the cores this process may use
-  std::optional<rapt::CpuIsa> isa{};  // unset: the processor's
+  std::optional<rapt::CpuIsa> isa{};  // unset: the processor's; with device "cpu" only
   std::string backend{};              // "" = Rapt's choice
-  rapt::KvFormat kv_format = rapt::KvFormat::kAuto;
+  std::function<void(rapt::LogLevel, std::string_view)> log{};  // as in rapt::ContextOptions
+  rapt::KvFormat kv_format = rapt::KvFormat::kAuto;             // as in TransformerOptions
   int32_t page_size = 16;
   int64_t num_pages = 0;
   int64_t tokens_per_step = 512;

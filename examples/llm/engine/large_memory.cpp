@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace llm {
@@ -17,12 +18,20 @@ void FreeLarge::operator()(std::byte* data) const {
   ::operator delete(data, kAlignment);
 }
 
-LargeMemory allocate_large(int64_t bytes) {
-  const auto size = static_cast<size_t>(bytes);
-  LargeMemory memory(static_cast<std::byte*>(::operator new(size, kAlignment, std::nothrow)));
+void ask_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] int64_t bytes) {
 #if defined(MADV_HUGEPAGE)
-  if (memory) madvise(memory.get(), size, MADV_HUGEPAGE);  // a wish: no harm if it is refused
+  // Only whole ones.
+  void* begin = data;
+  auto space = static_cast<size_t>(bytes);
+  if (std::align(kHugePage, kHugePage, begin, space))
+    madvise(begin, space, MADV_HUGEPAGE);  // no harm if it is refused
 #endif
+}
+
+LargeMemory allocate_large(int64_t bytes) {
+  LargeMemory memory(static_cast<std::byte*>(
+      ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow)));
+  if (memory) ask_huge_pages(memory.get(), bytes);
   return memory;
 }
 

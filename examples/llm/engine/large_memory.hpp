@@ -16,6 +16,9 @@ struct FreeLarge {
 };
 using LargeMemory = std::unique_ptr<std::byte, FreeLarge>;
 
+// A wish for huge pages within `bytes` bytes at `data`, which may lie anywhere.
+void ask_huge_pages(std::byte* data, int64_t bytes);
+
 // Uninitialised: what is never written costs no memory. Null if there is none.
 LargeMemory allocate_large(int64_t bytes);
 

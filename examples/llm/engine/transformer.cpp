@@ -13,19 +13,39 @@ namespace {
 using rapt::DType;
 using rapt::TensorView;
 
+constexpr int64_t k16Bits = sizeof(uint16_t);
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-LargeMemory allocate_cache(int64_t layer_bytes, int64_t num_layers, int64_t num_pages) {
+// Of the dense layers, wherever the attention runs.
+rapt::CpuIsa host_isa(const rapt::Context& context) {
+  const rapt::DeviceInfo& device = context.device();
+  return device.kind == rapt::DeviceKind::kCpu ? device.isa : rapt::host_cpu().isa;
+}
+
+rapt::KvFormat resolved_format(rapt::KvFormat asked, const rapt::Context& context) {
+  const bool on_gpu = context.device().kind == rapt::DeviceKind::kCuda;
+  return asked == rapt::KvFormat::kAuto && on_gpu ? rapt::KvFormat::kFloat16 : asked;
+}
+
+rapt::DeviceBuffer allocate_cache(rapt::Context& context, int64_t layer_bytes, int64_t num_layers,
+                                  int64_t num_pages) {
   int64_t bytes;
-  LargeMemory cache;
-  if (!__builtin_mul_overflow(layer_bytes, num_layers, &bytes)) cache = allocate_large(bytes);
-  if (!cache)
-    fail(rapt::ErrorCode::kOutOfMemory, "no memory for a KV cache of ", num_pages, " pages, ",
-         layer_bytes, " bytes in each of ", num_layers,
-         " layers: ask for fewer pages, fewer tokens or a 16-bit format");
-  return cache;
+  try {
+    if (!__builtin_mul_overflow(layer_bytes, num_layers, &bytes)) {
+      rapt::DeviceBuffer cache(context, static_cast<size_t>(bytes));
+      if (context.device().kind == rapt::DeviceKind::kCpu)
+        ask_huge_pages(static_cast<std::byte*>(cache.data()), bytes);
+      return cache;
+    }
+  } catch (const rapt::Error& error) {
+    if (error.code() != rapt::ErrorCode::kOutOfMemory) throw;
+  }
+  fail(rapt::ErrorCode::kOutOfMemory, "no memory for a KV cache of ", num_pages, " pages, ",
+       layer_bytes, " bytes in each of ", num_layers,
+       " layers: ask for fewer pages, fewer tokens or a 16-bit format");
 }
 
 std::vector<float> to_vector(const Matrix& norm) {
@@ -51,15 +71,18 @@ rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_
 Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
                          const TransformerOptions& options)
     : config_(model.config),
+      context_(context),
       pool_(pool),
-      kernels_(kernels_for(context.device().isa)),
-      attention_(context, attention_spec(config_, options.kv_format, options.page_size),
-                 {.backend = options.backend}),
+      kernels_(kernels_for(host_isa(context))),
+      attention_(
+          context,
+          attention_spec(config_, resolved_format(options.kv_format, context), options.page_size),
+          {.backend = options.backend}),
       num_pages_(options.num_pages) {
   const auto geometry = rapt::KvCacheGeometry::of(
       attention_.spec(), num_pages_, rapt::KvShape::kPagesKv, attention_.selection().layout);
   const int64_t layer_bytes = geometry.total_bytes();
-  cache_ = allocate_cache(layer_bytes, config_.num_layers, num_pages_);
+  cache_ = allocate_cache(context, layer_bytes, config_.num_layers, num_pages_);
   for (LayerWeights& layer : model.layers) {
     Block& block = blocks_.emplace_back();
     block.attention_norm = to_vector(layer.attention_norm);
@@ -68,8 +91,9 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
     block.attention_out = Linear({&layer.wo}, pool, weights_);
     block.gate_up = Linear({&layer.w_gate, &layer.w_up}, pool, weights_);
     block.down = Linear({&layer.w_down}, pool, weights_);
-    block.cache =
-        geometry.view(cache_.get() + layer_bytes * static_cast<int64_t>(blocks_.size() - 1));
+    block.cache = geometry.view(
+        static_cast<std::byte*>(cache_.data()) + layer_bytes * std::ssize(blocks_) - layer_bytes,
+        /*layer=*/0, cache_.device());
     layer = {};  // its memory is of no more use
   }
   embedding_ = Linear({&model.token_embedding}, pool, weights_);
@@ -80,12 +104,13 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
   x_ = Activations(rows, config_.dim);
   qkv_ = Activations(rows, blocks_.front().qkv.rows());
   gate_up_ = Activations(rows, 2 * config_.hidden_dim);
+  slots_ = ExchangeBuffer(context, rows * static_cast<int64_t>(sizeof(int64_t)));
   const int64_t attended = config_.num_query_heads * config_.head_dim;
   if (attention_.spec().dtype == DType::kFloat32) {
     attended_ = Activations(rows, attended);
   } else {
-    qkv16_.resize(static_cast<size_t>(rows * blocks_.front().qkv.rows()));
-    attended16_.resize(static_cast<size_t>(rows * attended));
+    qkv16_ = ExchangeBuffer(context, rows * blocks_.front().qkv.rows() * k16Bits);
+    attended16_ = ExchangeBuffer(context, rows * attended * k16Bits);
   }
 }
 
@@ -134,47 +159,50 @@ Transformer::Heads Transformer::prepare_heads(int64_t num_tokens) {
                                                                : kernels_.rotate_neighbours;
   const DType dtype = attention_.spec().dtype;
   const bool narrow = dtype != DType::kFloat32;
+  auto* narrowed = reinterpret_cast<uint16_t*>(qkv16_.host());
   pool_.run_ranges(num_tokens, 16, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t head = 0; head < num_rotated; ++head)
         rotate(qkv_.row(t) + head * head_dim, cosines_.data() + t * pairs,
                sines_.data() + t * pairs, pairs);
-      if (narrow) kernels_.narrow(qkv_.row(t), dtype, width, qkv16_.data() + t * width);
+      if (narrow) kernels_.narrow(qkv_.row(t), dtype, width, narrowed + t * width);
     }
   });
 
   const int64_t stride = narrow ? width : qkv_.stride();
   const auto heads_at = [&](int64_t first_head, int64_t num_heads) {
     const int64_t at = first_head * head_dim;
-    const void* data = narrow ? static_cast<const void*>(qkv16_.data() + at) : qkv_.row(0) + at;
+    const void* data =
+        narrow ? static_cast<const void*>(qkv16_.device_data() + at * k16Bits) : qkv_.row(0) + at;
     return TensorView::strided(data, dtype, {num_tokens, num_heads, head_dim},
-                               {stride, head_dim, 1});
+                               {stride, head_dim, 1}, qkv16_.device());
   };
   const int64_t out_stride = narrow ? config_.num_query_heads * head_dim : attended_.stride();
   return {.q = heads_at(0, config_.num_query_heads),
           .k = heads_at(config_.num_query_heads, config_.num_kv_heads),
           .v = heads_at(num_rotated, config_.num_kv_heads),
           .out = TensorView::strided(
-              narrow ? static_cast<const void*>(attended16_.data()) : attended_.row(0), dtype,
-              {num_tokens, config_.num_query_heads, head_dim}, {out_stride, head_dim, 1})};
+              narrow ? static_cast<const void*>(attended16_.device_data()) : attended_.row(0),
+              dtype, {num_tokens, config_.num_query_heads, head_dim}, {out_stride, head_dim, 1},
+              attended16_.device())};
 }
 
-// Leaves the block's attention in heads.out.
-void Transformer::attend(const Step& step, const Block& block, const Heads& heads) {
+// Leaves the block's attention where copy_attended() takes it from.
+void Transformer::attend(int64_t num_tokens, const Block& block, const Heads& heads) {
   const double start = now();
+  const bool narrow = attention_.spec().dtype != DType::kFloat32;
+  if (narrow) qkv16_.to_device(num_tokens * heads.q.stride[0] * k16Bits);
   attention_.write_kv({.k = heads.k,
                        .v = heads.v,
-                       .slot_mapping = TensorView::contiguous(step.slots.data(), DType::kInt64,
-                                                              {step.num_tokens()}),
+                       .slot_mapping = TensorView::contiguous(slots_.device_data(), DType::kInt64,
+                                                              {num_tokens}, slots_.device()),
                        .cache = block.cache});
-  void* scratch = workspace_.data();
-  size_t space = workspace_.size();
-  std::align(rapt::kWorkspaceAlignment, plan_->workspace_bytes(), scratch, space);
   attention_.run(*plan_, {.q = heads.q,
                           .k = block.cache.k,
                           .v = block.cache.v,
                           .out = heads.out,
-                          .workspace = {scratch, space}});
+                          .workspace = {workspace_.data(), workspace_.bytes()}});
+  if (narrow) attended16_.to_host(num_tokens * heads.out.stride[0] * k16Bits);
   time_.attention += now() - start;
 }
 
@@ -183,7 +211,8 @@ void Transformer::copy_attended(int64_t token, float* row) const {
   if (attention_.spec().dtype == DType::kFloat32)
     std::memcpy(row, attended_.row(token), static_cast<size_t>(width) * sizeof(float));
   else
-    kernels_.widen(attended16_.data() + token * width, attention_.spec().dtype, width, row);
+    kernels_.widen(reinterpret_cast<const uint16_t*>(attended16_.host()) + token * width,
+                   attention_.spec().dtype, width, row);
 }
 
 void Transformer::run_block(const Step& step, Block& block) {
@@ -193,7 +222,7 @@ void Transformer::run_block(const Step& step, Block& block) {
     linear.apply(kernels_, pool_, make_row, num_tokens, out, accumulate);
   };
   apply(block.qkv, normed(block.attention_norm), qkv_, false);
-  attend(step, block, prepare_heads(num_tokens));
+  attend(num_tokens, block, prepare_heads(num_tokens));
   apply(
       block.attention_out, [this](int64_t r, float* row) { copy_attended(r, row); }, x_, true);
   apply(block.gate_up, normed(block.ffn_norm), gate_up_, false);
@@ -215,8 +244,11 @@ TensorView Transformer::forward(const Step& step) {
     attention_.replan(*plan_, batch);
   else
     plan_ = std::make_unique<rapt::Plan>(attention_.plan(batch));
-  const size_t needed = plan_->workspace_bytes() + rapt::kWorkspaceAlignment;
-  if (workspace_.size() < needed) workspace_.resize(needed);
+  if (workspace_.bytes() < plan_->workspace_bytes())
+    workspace_ = rapt::DeviceBuffer(context_, plan_->workspace_bytes());
+  const auto slot_bytes = step.slots.size() * sizeof(int64_t);
+  std::memcpy(slots_.host(), step.slots.data(), slot_bytes);
+  slots_.to_device(static_cast<int64_t>(slot_bytes));
   time_.attention += now() - start;
 
   find_rotations(step);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "llm/engine/exchange_buffer.hpp"
 #include "llm/engine/kernels.hpp"
 #include "llm/engine/linear.hpp"
 #include "llm/engine/step.hpp"
@@ -17,7 +18,9 @@
 namespace llm {
 
 struct TransformerOptions {
-  rapt::KvFormat kv_format = rapt::KvFormat::kAuto;  // kAuto = fp32, which the activations are
+  // kAuto: fp32 on the CPU, which the activations are; fp16 on a GPU, whose kernels have no fp32,
+  // since it is closer to it than bf16.
+  rapt::KvFormat kv_format = rapt::KvFormat::kAuto;
   int32_t page_size = 16;
   int64_t num_pages = 0;
   int64_t max_tokens = 0;  // of a step: T
@@ -29,7 +32,8 @@ struct TransformerOptions {
 rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_format,
                                    int32_t page_size);
 
-// Seconds spent in forward(), and the part of them in Rapt's plan, write_kv and run.
+// Seconds spent in forward(), and the part of them in Rapt's plan, write_kv and run, with the
+// copies to and from a GPU.
 struct ForwardTime {
   double total = 0;
   double attention = 0;
@@ -37,8 +41,8 @@ struct ForwardTime {
 
 class Transformer {
  public:
-  // Takes the weights out of `model`. Throws as rapt::Attention does if no backend takes the
-  // attention.
+  // Takes the weights out of `model`. Context and pool must outlive it. Throws as rapt::Attention
+  // does if no backend takes the attention.
   Transformer(Model model, rapt::Context& context, ThreadPool& pool,
               const TransformerOptions& options);
 
@@ -73,11 +77,12 @@ class Transformer {
   void find_rotations(const Step& step);
   Linear::MakeRow normed(const std::vector<float>& weight) const;
   Heads prepare_heads(int64_t num_tokens);
-  void attend(const Step& step, const Block& block, const Heads& heads);
+  void attend(int64_t num_tokens, const Block& block, const Heads& heads);
   void copy_attended(int64_t token, float* row) const;
   void run_block(const Step& step, Block& block);
 
   ModelConfig config_;
+  rapt::Context& context_;
   ThreadPool& pool_;
   const Kernels& kernels_;
   rapt::Attention attention_;
@@ -88,14 +93,16 @@ class Transformer {
   Linear output_;  // empty if the embedding is the output matrix
   std::vector<float> final_norm_;
   std::vector<Block> blocks_;
-  LargeMemory cache_;
+  rapt::DeviceBuffer cache_;
 
   // Of the step at hand.
   std::unique_ptr<rapt::Plan> plan_;
-  std::vector<std::byte> workspace_;
+  rapt::DeviceBuffer workspace_;
+  ExchangeBuffer slots_;                // int64 [T]
   std::vector<float> cosines_, sines_;  // [T, head_dim / 2]
   Activations x_, qkv_, attended_, gate_up_, logits_;
-  std::vector<uint16_t> qkv16_, attended16_;  // 16-bit caches: what the attention reads and writes
+  // 16-bit caches: what the attention reads and writes, [T, heads, head_dim].
+  ExchangeBuffer qkv16_, attended16_;
   ForwardTime time_;
 };
 
