@@ -35,6 +35,10 @@ void print_json(const Json& value) {
   std::cout << value.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
+void print_warning(rapt::LogLevel level, std::string_view message) {
+  if (level >= rapt::LogLevel::kWarning) std::cerr << "rapt: " << message << '\n';
+}
+
 Progress::Progress(std::string label, int64_t total)
     : label_(std::move(label)),
       total_(std::max<int64_t>(total, 1)),

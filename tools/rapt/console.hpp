@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+
+#include "rapt/context.hpp"
 
 namespace rapt_tool {
 
@@ -13,6 +16,9 @@ using Json = nlohmann::ordered_json;
 
 // One object, indented, on stdout. Bytes that are not UTF-8 become U+FFFD.
 void print_json(const Json& value);
+
+// Warnings and errors of Rapt, a line each on stderr: what ContextOptions::log is given.
+void print_warning(rapt::LogLevel level, std::string_view message);
 
 // "label [=====>     ]  42%" on stderr, at most ten times a second; nothing at all when stderr is
 // not a terminal. Coloured unless NO_COLOR is set.

@@ -204,10 +204,17 @@ void print(const Answer& answer, const rapt::AttentionSpec& spec, const rapt::De
   std::cout << '\n' << rapt::describe(answer.verdicts);
 }
 
+// Of Rapt's table, or a GPU of this machine.
+rapt::DeviceInfo device_of(const std::string& name) {
+  const std::string lowered = parse_context_device_option(name);
+  if (!lowered.starts_with("cuda")) return rapt::device_info(name);
+  return rapt::Context({.device = lowered, .num_threads = 1}).device();
+}
+
 void run(Arguments& arguments) {
   if (strcasecmp(arguments.backend.c_str(), "auto") == 0) arguments.backend = "auto";
   const rapt::AttentionSpec spec = spec_of(arguments);
-  const rapt::DeviceInfo device = rapt::device_info(arguments.device);
+  const rapt::DeviceInfo device = device_of(arguments.device);
   const Answer found = answer(spec, device, options_of(arguments));
   if (arguments.json)
     print_json(to_json(found, spec, device, arguments.backend));
@@ -224,7 +231,9 @@ void add_explain(CLI::App& app) {
       app.add_subcommand("explain", "Say which backend takes a problem, and why not the others");
   auto arguments = std::make_shared<Arguments>();
   Arguments& a = *arguments;
-  command->add_option("--device", a.device, "A name that `rapt devices` lists")
+  command
+      ->add_option("--device", a.device,
+                   "A name that `rapt devices` lists, or cuda[:N] for this machine's")
       ->capture_default_str();
   command->add_option("--head-dim", a.head_dim, "Elements of a query or key row")
       ->capture_default_str();

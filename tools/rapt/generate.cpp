@@ -74,33 +74,12 @@ rapt::KvFormat kv_format(const Options& options) {
   return parse_kv_format_option("--kv-dtype", options.kv_dtype);
 }
 
-// Any device but the CPU is refused with what the selection says about it.
-void check_device(const Options& options, const llm::ModelConfig& config) {
-  if (options.device == "cpu") return;
-  const bool is_cuda = options.device == "cuda" || options.device.starts_with("cuda:");
-  const rapt::DeviceInfo device = rapt::device_info(is_cuda ? "sm90" : options.device);
-  const auto spec = llm::attention_spec(config, kv_format(options), options.page_size);
-  std::string backend;
-  try {
-    backend = to_string(rapt::select(spec, device, {.backend = options.backend}).backend);
-  } catch (const rapt::Error& error) {
-    refuse(
-        "--device " + options.device +
-            ": the kernels that would generate text there are not built; \"cpu\" can do it. What "
-            "the backends say:\n" +
-            error.what(),
-        error.code());
-  }
-  refuse("--device " + options.device + ": " + backend +
-             " would take the attention, but text is generated on this machine's CPU, which is "
-             "\"cpu\"; --isa gives it a lower instruction set",
-         rapt::ErrorCode::kUnsupported);
-}
-
 llm::EngineOptions engine_options(const Options& options,
                                   const std::vector<llm::GenerationRequest>& requests) {
-  llm::EngineOptions engine{.num_threads = options.num_threads,
+  llm::EngineOptions engine{.device = parse_context_device_option(options.device),
+                            .num_threads = options.num_threads,
                             .backend = options.backend,
+                            .log = print_warning,
                             .kv_format = kv_format(options),
                             .page_size = options.page_size,
                             .num_pages = options.num_pages,
@@ -183,23 +162,27 @@ class Printer {
 Json figures(const llm::Engine& engine) {
   const llm::EngineStats& stats = engine.stats();
   const llm::SchedulerStats& scheduler = stats.scheduler;
+  const rapt::DeviceInfo& device = engine.context().device();
   const double seconds = stats.prefill_seconds + stats.decode_seconds;
-  return {{"prefill_tokens", scheduler.prefill_tokens},
-          {"prefill_tokens_per_s", per_second(scheduler.prefill_tokens, stats.prefill_seconds)},
-          {"decode_tokens", scheduler.decode_tokens},
-          {"decode_tokens_per_s", per_second(scheduler.decode_tokens, stats.decode_seconds)},
-          {"attention_share", seconds > 0 ? stats.attention_seconds / seconds : 0},
-          {"pages_used", scheduler.most_pages_used},
-          {"pages_shared", scheduler.most_pages_shared},
-          {"cached_tokens", scheduler.cached_tokens},
-          {"preemptions", scheduler.num_preemptions},
-          {"steps", stats.num_steps},
-          {"seconds", seconds},
-          {"weight_bytes", engine.transformer().weight_bytes()},
-          {"cache_bytes_per_token", engine.transformer().cache_bytes_per_token()},
-          {"threads", engine.context().num_threads()},
-          {"isa", to_string(engine.context().device().isa)},
-          {"backend", to_string(engine.transformer().attention().selection().backend)}};
+  return {
+      {"prefill_tokens", scheduler.prefill_tokens},
+      {"prefill_tokens_per_s", per_second(scheduler.prefill_tokens, stats.prefill_seconds)},
+      {"decode_tokens", scheduler.decode_tokens},
+      {"decode_tokens_per_s", per_second(scheduler.decode_tokens, stats.decode_seconds)},
+      {"attention_share", seconds > 0 ? stats.attention_seconds / seconds : 0},
+      {"pages_used", scheduler.most_pages_used},
+      {"pages_shared", scheduler.most_pages_shared},
+      {"cached_tokens", scheduler.cached_tokens},
+      {"preemptions", scheduler.num_preemptions},
+      {"steps", stats.num_steps},
+      {"seconds", seconds},
+      {"weight_bytes", engine.transformer().weight_bytes()},
+      {"cache_bytes_per_token", engine.transformer().cache_bytes_per_token()},
+      {"threads", engine.context().num_threads()},
+      {"isa", to_string(device.kind == rapt::DeviceKind::kCpu ? device.isa : rapt::host_cpu().isa)},
+      {"device", device.name},
+      {"kv_format", to_string(engine.transformer().attention().spec().cache_format())},
+      {"backend", to_string(engine.transformer().attention().selection().backend)}};
 }
 
 void print_figures(const Json& f) {
@@ -222,7 +205,6 @@ void run(const Options& options) {
   const auto tokenizer = llm::load_tokenizer(tokenizer_path(options));
   llm::Model model =
       llm::load_model(options.model, {.num_threads = options.num_threads, .keep_format = true});
-  check_device(options, model.config);
   if (tokenizer->vocab_size() != model.config.vocab_size)
     refuse("the tokenizer has " + std::to_string(tokenizer->vocab_size()) + " tokens, the model " +
            std::to_string(model.config.vocab_size) + ": they do not belong together");
@@ -298,11 +280,13 @@ void add_generate(CLI::App& app) {
       ->add_option("--seed", o->sampling.seed,
                    "Of the random numbers; every prompt draws the same ones")
       ->capture_default_str();
-  command->add_option("--device", o->device, "cpu, cuda[:N] or emulated-smNN")
+  command
+      ->add_option("--device", o->device,
+                   "Where the attention runs: cpu, cuda[:N] or emulated-smNN")
       ->capture_default_str();
   command
       ->add_option("--kv-dtype", o->kv_dtype,
-                   "Format of the KV cache: fp32, fp16, bf16; auto = fp32")
+                   "Format of the KV cache: fp32, fp16, bf16; auto = fp32, on a GPU fp16")
       ->capture_default_str();
   command->add_option("--page-size", o->page_size, "Tokens per page")
       ->capture_default_str()
@@ -328,6 +312,8 @@ void add_generate(CLI::App& app) {
       "  rapt generate --model model.gguf --prompt \"The capital of France is\" --top-p 0.9 --seed "
       "7\n"
       "  rapt generate --model model.gguf --prompts prompts.txt --kv-dtype bf16 --json\n"
+      "  rapt generate --model models/stories260K/stories260K.bin --device emulated-sm80 "
+      "--max-tokens 32\n"
       "The text goes to stdout, a line of figures to stderr.");
   command->callback([o] { run(*o); });
 }

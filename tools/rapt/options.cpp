@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 
@@ -34,6 +36,12 @@ std::optional<int64_t> parse_integer(std::string_view text) {
 }
 
 }  // namespace
+
+std::string parse_context_device_option(const std::string& text) {
+  std::string lowered = text;
+  std::ranges::transform(lowered, lowered.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lowered;
+}
 
 rapt::DType parse_dtype_option(const std::string& option, const std::string& text) {
   if (const auto dtype = rapt::parse_dtype(text)) return *dtype;

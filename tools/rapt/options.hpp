@@ -8,6 +8,8 @@
 
 namespace rapt_tool {
 
+// A device to run on, in the words of rapt::ContextOptions, which are lower case.
+std::string parse_context_device_option(const std::string& text);
 rapt::DType parse_dtype_option(const std::string& option, const std::string& text);
 rapt::KvFormat parse_kv_format_option(const std::string& option, const std::string& text);
 rapt::KvLayout parse_layout_option(const std::string& option, const std::string& text);

@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "console.hpp"
+#include "device_tensors.hpp"
 #include "options.hpp"
 #include "step.hpp"
 #include "step_tensors.hpp"
@@ -76,30 +77,42 @@ enum class Values { kGiven, kAbsolute };
 
 // A step bound to a backend, run once: the cache is filled, the outputs hold the result.
 struct Execution {
+  const rapt::Context& context;
   std::unique_ptr<rapt::Attention> attention;
   std::unique_ptr<rapt::Plan> plan;
   StepTensors tensors;
-  HostTensor workspace;
+  DeviceTensors on_device;
+  rapt::DeviceBuffer workspace;
   rapt::RunArgs args;
   double plan_seconds = 0;
 
-  Execution(rapt::Context& context, const Step& step, const std::string& backend,
+  Execution(rapt::Context& where, const Step& step, const std::string& backend,
             Values values = Values::kGiven)
-      : tensors(make_tensors(step)) {
+      : context(where), tensors(make_tensors(step)), on_device(where, tensors) {
     if (values == Values::kAbsolute) clear_signs(tensors.v);
-    attention = std::make_unique<rapt::Attention>(context, step.spec,
+    attention = std::make_unique<rapt::Attention>(where, step.spec,
                                                   rapt::SelectOptions{.backend = backend});
-    tensors.fill_cache(*attention);
+    on_device.fill_cache(*attention);
     const rapt::Batch batch = tensors.batch(step);
     plan = std::make_unique<rapt::Plan>(attention->plan(batch));
     const double start = seconds_now();
     attention->replan(*plan, batch);
     plan_seconds = seconds_now() - start;
-    workspace = HostTensor(rapt::DType::kUInt8, {static_cast<int64_t>(plan->workspace_bytes())});
-    std::memset(workspace.data(), 0xff, workspace.bytes());
-    args = tensors.run_args(step);
+    const std::vector<std::byte> poison(plan->workspace_bytes(), std::byte{0xff});
+    workspace = rapt::DeviceBuffer(where, poison.size());
+    workspace.copy_from_host(poison.data(), poison.size());
+    args = on_device.run_args(step);
     args.workspace = {workspace.data(), workspace.bytes()};
+    run();
+    on_device.fetch_outputs();
+  }
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  // And waits until it is done.
+  void run() const {
     attention->run(*plan, args);
+    context.synchronize();
   }
 };
 
@@ -111,10 +124,10 @@ struct Times {
 Times time_runs(const Execution& execution, double seconds) {
   std::vector<double> times;
   const double warm_until = seconds_now() + seconds, stop = warm_until + seconds;
-  while (seconds_now() < warm_until) execution.attention->run(*execution.plan, execution.args);
+  while (seconds_now() < warm_until) execution.run();
   do {
     const double start = seconds_now();
-    execution.attention->run(*execution.plan, execution.args);
+    execution.run();
     times.push_back(seconds_now() - start);
   } while (seconds_now() < stop);
   std::sort(times.begin(), times.end());
@@ -166,13 +179,13 @@ bool same_special(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
 
-// Against the fp64 reference on the same tensors. An element is a sum of p * v: rounding each
-// probability p to the dtype moves it by u * sum(p * |v|), which the contract allows twice, and its
-// own rounding by u * |out|. The sums are the reference's outputs for |v|. Scores are fp32 sums:
-// four roundings of the largest one move a probability as well.
-Comparison compare(rapt::Context& context, const Step& step, const Execution& got) {
-  const Execution want(context, step, "reference");
-  const Execution magnitude(context, step, "reference", Values::kAbsolute);
+// Against the fp64 reference on the same tensors, which runs on the CPU. An element is a sum of p *
+// v: rounding each probability p to the dtype moves it by u * sum(p * |v|), which the contract
+// allows twice, and its own rounding by u * |out|. The sums are the reference's outputs for |v|.
+// Scores are fp32 sums: four roundings of the largest one move a probability as well.
+Comparison compare(rapt::Context& host, const Step& step, const Execution& got) {
+  const Execution want(host, step, "reference");
+  const Execution magnitude(host, step, "reference", Values::kAbsolute);
   const double u = unit_roundoff(step.spec.dtype);
   const double probability_error = u + 4 * 0x1p-24 * largest_score(step, got.tensors);
   Comparison result;
@@ -199,15 +212,9 @@ Comparison compare(rapt::Context& context, const Step& step, const Execution& go
 
 void run_step(const RunOptions& options) {
   const Step step = load_step(options.step_file);
-  const rapt::DeviceInfo device = rapt::device_info(options.device);
-  if (device.name != "cpu") {
-    select(step.spec, device, {.backend = options.backend});  // throws with every reason
-    throw rapt::Error(rapt::ErrorCode::kUnsupported,
-                      "--device " + options.device +
-                          ": a step runs on this machine's CPU, which is \"cpu\"; --isa gives it a "
-                          "lower instruction set");
-  }
-  rapt::ContextOptions context_options{.num_threads = options.threads};
+  rapt::ContextOptions context_options{.device = parse_context_device_option(options.device),
+                                       .num_threads = options.threads,
+                                       .log = print_warning};
   if (!options.isa.empty()) context_options.isa = parse_isa_option("--isa", options.isa);
   rapt::Context context(context_options);
   // Before any memory is spent: the backend may refuse.
@@ -219,13 +226,19 @@ void run_step(const RunOptions& options) {
   const double gigaflops = 2e-9 * visible_pairs(step) * step.spec.num_query_heads *
                            (step.spec.head_dim_qk + step.spec.dim_vo()) / times.median;
   Comparison comparison;
-  if (options.check) comparison = compare(context, step, execution);
+  if (options.check) {
+    rapt::Context host({.num_threads = options.threads});
+    comparison = compare(host, step, execution);
+  }
 
   const rapt::Selection& selection = execution.attention->selection();
+  const rapt::DeviceInfo& device = context.device();
+  const bool on_cpu = device.kind == rapt::DeviceKind::kCpu;
   if (options.as_json) {
     Json report{{"step", step.name},
+                {"device", device.name},
                 {"backend", to_string(selection.backend)},
-                {"isa", to_string(context.device().isa)},
+                {"isa", on_cpu ? Json(to_string(device.isa)) : Json()},
                 {"threads", context.num_threads()},
                 {"plan", execution.plan->describe()},
                 {"plan_seconds", execution.plan_seconds},
@@ -245,8 +258,12 @@ void run_step(const RunOptions& options) {
     print_json(report);
   } else {
     std::printf("step      %s\n", step.name.c_str());
-    std::printf("backend   %s, %s, %d threads\n", to_string(selection.backend),
-                to_string(context.device().isa), context.num_threads());
+    if (on_cpu)
+      std::printf("backend   %s, %s, %d threads\n", to_string(selection.backend),
+                  to_string(device.isa), context.num_threads());
+    else
+      std::printf("backend   %s %d, %s\n", to_string(selection.backend), selection.version,
+                  device.name.c_str());
     std::printf("plan      %s (%.1f us)\n", execution.plan->describe().c_str(),
                 execution.plan_seconds * 1e6);
     std::printf("time      %.3f ms median, %.3f to %.3f over %lld runs\n", times.median * 1e3,
@@ -270,7 +287,8 @@ void add_run(CLI::App& app) {
       app.add_subcommand("run", "Run one attention step described in a JSON file, and time it");
   run->add_option("step", options->step_file, "Step file (docs/step_files.md)")->required();
   run->add_option("--backend", options->backend, "Backend by name; default: by priority");
-  run->add_option("--device", options->device, "Device to run on")->capture_default_str();
+  run->add_option("--device", options->device, "Where to run: cpu, cuda[:N] or emulated-smNN")
+      ->capture_default_str();
   run->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   run->add_option("--threads", options->threads, "CPU threads; 0 = the usable cores")
       ->check(CLI::Range(0, 4096));
@@ -280,7 +298,10 @@ void add_run(CLI::App& app) {
   run->add_option("--save-out", options->save_out, "Write the output to this .npy file");
   run->add_flag("--check", options->check, "Compare with the fp64 reference; exit code 1 if off");
   run->add_flag("--json", options->as_json, "Print one JSON object");
-  run->footer("Example: rapt run examples/steps/decode.json --check");
+  run->footer(
+      "Examples:\n"
+      "  rapt run examples/steps/decode.json --check\n"
+      "  rapt run examples/steps/window.json --device emulated-sm80 --check");
   run->callback([options] { run_step(*options); });
 }
 

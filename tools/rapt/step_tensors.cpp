@@ -115,7 +115,6 @@ void make_cache(const Step& step, Source& source, StepTensors& tensors) {
   tensors.geometry = rapt::KvCacheGeometry::of(step.spec, std::max<int64_t>(num_pages, 1),
                                                step.shape, step.layout);
   tensors.pool = poisoned(rapt::DType::kUInt8, {tensors.geometry.total_bytes()});
-  tensors.cache = tensors.geometry.view(tensors.pool.data());
   std::vector<int32_t> order(num_pages);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), source.generator());
@@ -152,35 +151,6 @@ rapt::Batch StepTensors::batch(const Step& step) const {
     batch.kv_start = kv_start;
   }
   return batch;
-}
-
-rapt::RunArgs StepTensors::run_args(const Step& step) const {
-  const rapt::AttentionSpec& spec = step.spec;
-  rapt::RunArgs args{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view()};
-  if (spec.is_paged()) {
-    args.k = cache.k;
-    args.v = cache.v;
-  }
-  if (spec.needs_lse) args.lse = lse.view();
-  if (spec.alibi) args.alibi_slopes = alibi_slopes.view();
-  if (spec.sinks) args.sinks = sinks.view();
-  if (spec.custom_mask) args.custom_mask = custom_mask.view();
-  if (spec.kv_scales != rapt::KvScales::kNone) {
-    args.k_scale = k_scale.view();
-    args.v_scale = v_scale.view();
-  }
-  return args;
-}
-
-void StepTensors::fill_cache(const rapt::Attention& attention) const {
-  if (!attention.spec().is_paged()) return;
-  rapt::WriteKvArgs args{
-      .k = k.view(), .v = v.view(), .slot_mapping = slot_mapping.view(), .cache = cache};
-  if (attention.spec().kv_scales != rapt::KvScales::kNone) {
-    args.k_scale = k_scale.view();
-    args.v_scale = v_scale.view();
-  }
-  attention.write_kv(args);
 }
 
 StepTensors make_tensors(const Step& step) {

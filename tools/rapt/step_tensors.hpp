@@ -25,13 +25,8 @@ struct StepTensors {
   HostTensor pool;          // bytes
   HostTensor page_table;    // [B, width]
   HostTensor slot_mapping;  // of every row of k and v
-  rapt::KvCacheView cache;
 
   rapt::Batch batch(const Step& step) const;
-  // Everything but the workspace.
-  rapt::RunArgs run_args(const Step& step) const;
-  // Fills the cache, through the given backend's own writer; nothing to do for ragged steps.
-  void fill_cache(const rapt::Attention& attention) const;
 };
 
 // Throws rapt::Error naming the tensor whose file does not fit the step.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`rapt devices` and `rapt explain` from outside: exit codes, text and JSON.
 
-usage: explain_test.py RAPT
+usage: explain_test.py RAPT [EMULATOR]
 """
 import json
 import os
@@ -10,6 +10,7 @@ import sys
 import unittest
 
 RAPT = sys.argv.pop(1)
+EMULATOR = sys.argv.pop(1) if sys.argv[1:] else None
 BACKENDS = {
     "flash_attention",
     "flashinfer",
@@ -74,6 +75,41 @@ class Devices(unittest.TestCase):
         self.assertEqual(known["h100"]["compute_capability"], 90)
         self.assertEqual(known["h100"]["num_sms"], 132)
 
+    @unittest.skipUnless(EMULATOR, "this build has no GPU half, or is a sanitizer's")
+    def test_says_why_there_are_no_gpus(self):
+        nowhere = {"RAPT_LIBCUDA": "/nowhere/libcuda.so.1", "RAPT_EMULATOR": "/nowhere/emulator.so"}
+        answer = json.loads(rapt("devices", "--json", **nowhere).stdout)
+        text = rapt("devices", **nowhere)
+        self.assertEqual(text.returncode, 0)
+        for kind, file in (
+            ("gpus", nowhere["RAPT_LIBCUDA"]),
+            ("emulated", nowhere["RAPT_EMULATOR"]),
+        ):
+            self.assertEqual(answer[kind]["devices"], [])
+            self.assertIn(file, answer[kind]["why_none"])
+            self.assertIn(file, text.stdout)
+        refused = rapt("explain", "--device", "cuda:1", **nowhere)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(nowhere["RAPT_LIBCUDA"], refused.stderr)
+
+    @unittest.skipUnless(EMULATOR, "this build has no GPU half, or is a sanitizer's")
+    def test_lists_gpus_by_the_names_that_contexts_take(self):
+        there = {"RAPT_LIBCUDA": EMULATOR}
+        answer = json.loads(rapt("devices", "--json", **there).stdout)
+        text = rapt("devices", **there).stdout
+        # The emulator in place of NVIDIA's driver: the same devices, by two kinds of names.
+        capabilities = [75, 80, 86, 89, 90, 100, 103, 120, 121]
+        for kind, names in (
+            ("gpus", [f"cuda:{i}" for i in range(len(capabilities))]),
+            ("emulated", [f"emulated-sm{capability}" for capability in capabilities]),
+        ):
+            found = answer[kind]["devices"]
+            self.assertEqual([device["device"] for device in found], names)
+            self.assertEqual([device["compute_capability"] for device in found], capabilities)
+            self.assertIsNone(answer[kind]["why_none"])
+            for name in names:
+                self.assertRegex(text, rf"\n{name} .* emulated sm_\d+\n")
+
     def test_the_environment_lowers_the_isa(self):
         answer = json.loads(rapt("devices", "--json", RAPT_CPU_ISA="baseline").stdout)
         self.assertEqual(answer["this_machine"]["isa"], "baseline")
@@ -88,6 +124,23 @@ class Explain(unittest.TestCase):
         self.assertEqual(answer.returncode, 0)
         self.assertEqual(json.loads(answer.stdout)["chosen"]["backend"], "cpu")
         self.assertIn("chosen: cpu", rapt("explain").stdout)
+
+    @unittest.skipUnless(EMULATOR, "this build has no GPU half, or is a sanitizer's")
+    def test_an_emulated_gpu_is_one_of_its_compute_capability(self):
+        arguments = ["explain", "--head-dim", "64", "--json", "--device"]
+        emulated = rapt(*arguments, "emulated-sm80").stdout
+        chosen = json.loads(emulated)["chosen"]
+        self.assertEqual((chosen["backend"], chosen["version"]), ("flash_attention", 2))
+        nominal = rapt(*arguments, "sm80").stdout
+        self.assertEqual(emulated.replace("emulated-sm80", "sm80"), nominal)
+
+    @unittest.skipUnless(EMULATOR, "this build has no GPU half, or is a sanitizer's")
+    def test_a_gpu_of_this_machine_is_asked_by_its_number(self):
+        answer = rapt("explain", "--device", "cuda:1", "--json", RAPT_LIBCUDA=EMULATOR)
+        self.assertEqual(json.loads(answer.stdout)["device"], "emulated sm_80")
+        missing = rapt("explain", "--device", "cuda:9", RAPT_LIBCUDA=EMULATOR)
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("CUDA device 9", missing.stderr)
 
     def test_a_gpu_names_who_would_be_chosen_and_exits_0(self):
         arguments = [

@@ -146,13 +146,9 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal(kBin + "--num-pages 9000000000000", "--num-pages");
 }
 
-TEST_F(Generate, devices_that_are_not_built_are_refused_with_reasons) {
-  for (const char* device : {"cuda", "cuda:0", "h100", "emulated-sm90"})
-    expect_refusal(kBin + "--device " + device,
-                   std::string("--device ") + device +
-                       ": the kernels that would generate text there are not built");
-  expect_refusal(kBin + "--device toaster", "toaster");
-  expect_refusal(kBin + "--device cpu-baseline", "text is generated on this machine's CPU");
+TEST_F(Generate, devices_that_are_not_here_are_refused) {
+  for (const char* device : {"toaster", "h100", "cpu-baseline", "cuda:x"})
+    expect_refusal(kBin + "--device " + device, "device is \"" + std::string(device) + "\": ");
   expect_refusal(kBin + "--kv-dtype fp8_e4m3", "kv_format is fp8_e4m3");
   expect_refusal(kBin + "--backend flashinfer", "not built");
 }
@@ -208,5 +204,81 @@ TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {
   expect_refusal("--model " + path("empty.bin") + " --tokenizer " + kFolder + "tok512.bin",
                  "empty.bin");
 }
+
+#ifdef RAPT_EMULATOR_LIBRARY
+
+constexpr const char* kEmulated = "--device emulated-sm80 ";
+// What was compiled for one test serves the others, too.
+const std::string kKeptKernels = "RAPT_CACHE_DIR=" RAPT_KERNEL_CACHE " ";
+
+int count(const std::string& text, const std::string& part) {
+  int times = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) times++;
+  return times;
+}
+
+TEST_F(Generate, an_emulated_gpu_tells_the_story_and_says_once_that_it_compiles) {
+  const std::string arguments = kBin + kEmulated + "--temperature 0 --max-tokens 8",
+                    cache = path("cache");
+  const Outcome first = run(arguments, "RAPT_CACHE_DIR=" + cache);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  const std::string story = read_file(kFolder + "greedy_256.txt");
+  EXPECT_EQ(first.out, story.substr(0, first.out.size() - 1) + "\n");
+  EXPECT_EQ(first.out, run(kBin + "--temperature 0 --max-tokens 8").out);
+  EXPECT_EQ(count(first.err, "compiling"), 1) << first.err;
+  const Outcome again = run(arguments + " --json", "RAPT_CACHE_DIR=" + cache);
+  EXPECT_EQ(count(again.err, "compiling"), 0) << again.err;
+  const auto figures = nlohmann::json::parse(again.out)["figures"];
+  EXPECT_EQ(figures["backend"], "flash_attention");
+  EXPECT_EQ(figures["kv_format"], "float16");
+}
+
+// Prompts that are prefilled, pages that are shared and left behind, chunks.
+TEST_F(Generate, an_emulated_gpu_generates_several_texts_as_the_cpu_does) {
+  const std::string arguments =
+      kBin +
+      "--temperature 0 --max-tokens 4 --kv-dtype bf16 --page-size 4 --tokens-per-step 10 "
+      "--prompt 'Lily and Tom' --prompt 'Lily and Tom went to the park' ";
+  const Outcome emulated = run(arguments + kEmulated, kKeptKernels);
+  EXPECT_EQ(emulated.exit_code, 0) << emulated.err;
+  EXPECT_EQ(emulated.out, run(arguments).out);
+}
+
+// A GPU whose memory the host does not reach: the emulator in place of NVIDIA's driver.
+TEST_F(Generate, a_gpu_of_its_own_memory_tells_the_story) {
+  const std::string arguments = kBin + "--temperature 0 --max-tokens 8 ";
+  const Outcome outcome =
+      run(arguments + "--device cuda:1", kKeptKernels + "RAPT_LIBCUDA=" RAPT_EMULATOR_LIBRARY
+                                                        " RAPT_NVRTC=" RAPT_EMULATOR_LIBRARY);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, run(arguments).out);
+}
+
+TEST_F(Generate, what_gpus_cannot_do_is_refused_with_reasons) {
+  expect_refusal(kBin + kEmulated + "--kv-dtype fp32", "dtype is float32");
+  expect_refusal(kBin + kEmulated + "--isa baseline", "isa is given");
+  expect_refusal(kBin + "--device emulated-sm75", "compute_capability is 7.5: must be 8.0 or more");
+  expect_refusal(kBin + "--device emulated-sm42", "no emulated device of compute capability 42");
+}
+
+TEST_F(Generate, a_machine_without_a_driver_is_exit_code_1_and_names_the_library) {
+  const Outcome outcome =
+      run(kBin + "--device cuda --max-tokens 8", "RAPT_LIBCUDA=/nowhere/libcuda.so.1");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("/nowhere/libcuda.so.1"));
+  EXPECT_THAT(outcome.err, HasSubstr("install NVIDIA's driver"));
+}
+
+TEST_F(Generate, emulated_gpus_without_a_compiler_are_exit_code_1_and_name_what_to_install) {
+  const Outcome outcome =
+      run(kBin + kEmulated + "--max-tokens 2", "PATH=/nowhere RAPT_CACHE_DIR=" + path("none"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("no C++ compiler"));
+  EXPECT_THAT(outcome.err, HasSubstr("install g++"));
+}
+
+#endif
 
 }  // namespace

@@ -100,12 +100,11 @@ class Run(unittest.TestCase):
             "step.custom_mask_density is 1.5",
         )
 
-    def test_devices_that_are_not_this_machine_are_refused(self):
-        self.refused(self.step(arguments=["--device", "h100"]), "device is h100: must be a CPU")
-        for device in ("cpu-baseline", "cpu-amx-bf16"):
+    def test_devices_that_are_not_here_are_refused(self):
+        for device in ("h100", "cpu-baseline", "sm80", "toaster"):
             self.refused(
                 self.step(arguments=["--device", device]),
-                f"--device {device}: a step runs on this machine",
+                f'device is "{device}": ',
             )
         self.assertEqual(self.step(arguments=["--device", "CPU"]).returncode, 0)
 
