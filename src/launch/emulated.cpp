@@ -39,7 +39,8 @@ std::string emulator_library() {
       if (file.empty()) continue;
       const std::filesystem::path place = (file.parent_path() / folder / kFile).lexically_normal();
       if (std::filesystem::exists(place, ignored)) return place.string();
-      places += concat(places.empty() ? "" : ", ", place.string());
+      if (places.find(place.string()) == places.npos)
+        places += concat(places.empty() ? "" : ", ", place.string());
     }
   fail(ErrorCode::kMissingLibrary, "could not find the emulator, ", places,
        ": needed for every emulated device; build Rapt with RAPT_EMULATOR=ON, or name the file in "
