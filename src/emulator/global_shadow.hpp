@@ -4,12 +4,13 @@
 // write that should have waited for a read is not. Inputs, which nobody writes, cost nothing.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "emulator/access.hpp"
-#include "emulator/memory.hpp"
 
 namespace rapt::emulator {
 
@@ -27,32 +28,47 @@ class GlobalShadow {
 
   // Calls visit(write) for the writes that `bytes` bytes at p hold, most often one.
   template <class Visit>
-  void for_writes(const Allocation& allocation, const void* p, uint32_t bytes,
-                  Visit&& visit) const {
-    const auto found = last_write_.find(&allocation);
-    if (found == last_write_.end()) return;
-    const size_t offset = static_cast<const char*>(p) - allocation.begin;
+  void for_writes(const void* p, uint32_t bytes, Visit&& visit) const {
+    if (writes_.size() == 1) return;
     uint32_t previous = 0;
-    for (size_t i = offset; i < offset + bytes; ++i) {
-      const uint32_t id = found->second[i];
-      if (id && id != previous) visit(writes_[id]);
-      previous = id;
-    }
+    for_parts(p, bytes, [&](uintptr_t page, size_t begin, size_t end) {
+      const auto found = last_write_.find(page);
+      if (found == last_write_.end()) return;
+      for (size_t i = begin; i < end; ++i) {
+        const uint32_t id = found->second[i];
+        if (id && id != previous) visit(writes_[id]);
+        previous = id;
+      }
+    });
   }
 
-  void record(const Allocation& allocation, const void* p, uint32_t bytes,
-              const GlobalWrite& write) {
-    std::vector<uint32_t>& ids = last_write_[&allocation];
-    if (ids.empty()) ids.resize(allocation.end - allocation.begin);
+  void record(const void* p, uint32_t bytes, const GlobalWrite& write) {
+    const auto id = static_cast<uint32_t>(writes_.size());
     writes_.push_back(write);
-    const size_t offset = static_cast<const char*>(p) - allocation.begin;
-    for (size_t i = offset; i < offset + bytes; ++i)
-      ids[i] = static_cast<uint32_t>(writes_.size() - 1);
+    for_parts(p, bytes, [&](uintptr_t page, size_t begin, size_t end) {
+      std::vector<uint32_t>& ids = last_write_[page];
+      if (ids.empty()) ids.resize(kPageBytes);
+      std::fill(&ids[begin], &ids[0] + end, id);
+    });
   }
 
  private:
-  std::vector<GlobalWrite> writes_;                                          // [0] stands for none
-  std::unordered_map<const Allocation*, std::vector<uint32_t>> last_write_;  // by byte
+  // Of an allocation of gigabytes, such as a cache, a launch writes little.
+  static constexpr size_t kPageBytes = 4096;
+
+  // visit(page, begin, end) for the bytes [begin, end) of each page that is touched.
+  template <class Visit>
+  static void for_parts(const void* p, uint32_t bytes, Visit&& visit) {
+    auto at = reinterpret_cast<uintptr_t>(p);
+    for (const uintptr_t end = at + bytes; at < end;) {
+      const uintptr_t page = at / kPageBytes, next = std::min((page + 1) * kPageBytes, end);
+      visit(page, at - page * kPageBytes, next - page * kPageBytes);
+      at = next;
+    }
+  }
+
+  std::vector<GlobalWrite> writes_;                                  // [0] stands for none
+  std::unordered_map<uintptr_t, std::vector<uint32_t>> last_write_;  // by page, by byte
 };
 
 }  // namespace rapt::emulator

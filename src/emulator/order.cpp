@@ -178,11 +178,11 @@ void check_global_access(Thread& t, const Allocation& allocation, const void* p,
     fail_in(t, concat("race on byte ", offset, " of ", allocation.name, ": ",
                       writes ? "writes" : "reads", " it, and nothing orders that after ", by));
   };
-  grid->global_shadow.for_writes(allocation, p, bytes, check);
+  grid->global_shadow.for_writes(p, bytes, check);
   if (!writes) return;
   GlobalWrite write{block.number, t.index, t.time, access == GlobalAccess::kAtomic, t.now};
   write.origin.ordinary = ordinary;
-  grid->global_shadow.record(allocation, p, bytes, write);
+  grid->global_shadow.record(p, bytes, write);
 }
 
 void fence_global(Thread& t) {
