@@ -27,6 +27,7 @@ struct Origin {
   bool ordinary = false;
 
   std::string describe() const;
+  bool operator==(const Origin& other) const = default;
 };
 
 struct Access {

@@ -17,7 +17,8 @@ bool join_meeting(Aligned aligned, Brought value, const Brought** values) {
     if (other.arrived || (meeting->unread && !meeting->arrived && !other.unread)) meeting = &other;
   const uint32_t bit = 1u << t.lane;
   if (!meeting->arrived) meeting->what = t.now;
-  if (std::strcmp(meeting->what.instruction, t.now.instruction) != 0 ||
+  if ((meeting->what.instruction != t.now.instruction &&
+       std::strcmp(meeting->what.instruction, t.now.instruction) != 0) ||
       (aligned == Aligned::kYes && meeting->what.at != t.now.at))
     fail_in(t, concat("meets ", meeting->what.describe(), " of other lanes"));
   meeting->values[t.lane] = value;

@@ -30,19 +30,21 @@ struct Operands {
   int columns() const { return fragments * kFragmentColumns; }
 };
 
+template <ElementType kType>
 void gather(Matrices& to, const Operands& from, int lane) {
   for_a_fragment(lane, [&](int i, int row, int column, int half) {
-    to.a[row][column] = to_float(from.type, from.a[i] >> (16 * half));
+    to.a[row][column] = to_float(kType, from.a[i] >> (16 * half));
   });
   // PTX ISA, the B fragment: the lane's group is its column, its place in the group a pair of rows.
+  float* const b = to.b + lane / 4;
+  const int columns = from.columns(), first_row = lane % 4 * 2;
   for (int f = 0; f < from.fragments; ++f)
     for (int i = 0; i < 2; ++i)
-      for (int half = 0; half < 2; ++half) {
-        const int row = lane % 4 * 2 + i * 8 + half, column = f * kFragmentColumns + lane / 4;
-        to.b[row * from.columns() + column] = to_float(from.type, from.b[f][i] >> (16 * half));
-      }
-  for_d_fragment(lane, from.columns(), [&](int i, int row, int column) {
-    to.d[row * from.columns() + column] = from.d[i / 4][i % 4];
+      for (int half = 0; half < 2; ++half)
+        b[(first_row + i * 8 + half) * columns + f * kFragmentColumns] =
+            to_float(kType, from.b[f][i] >> (16 * half));
+  for_d_fragment(lane, columns, [&](int i, int row, int column) {
+    to.d[row * columns + column] = from.d[i / 4][i % 4];
   });
 }
 
@@ -63,8 +65,11 @@ void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uin
   meet(Aligned::kYes, {.operands = &operands}, [&](const Brought* values) {
     if (!grid->matrices) grid->matrices = std::make_shared<Matrices>();
     Matrices& matrices = *grid->matrices;
-    for (int lane = 0; lane < kLanes; ++lane)
-      gather(matrices, *static_cast<const Operands*>(values[lane].operands), lane);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto& its = *static_cast<const Operands*>(values[lane].operands);
+      type == ElementType::kBf16 ? gather<ElementType::kBf16>(matrices, its, lane)
+                                 : gather<ElementType::kF16>(matrices, its, lane);
+    }
     multiply_add(matrices.d, matrices.a, matrices.b, operands.columns());
     for (int lane = 0; lane < kLanes; ++lane)
       scatter(matrices, *static_cast<const Operands*>(values[lane].operands), lane);

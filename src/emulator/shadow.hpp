@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "emulator/access.hpp"
@@ -25,11 +26,17 @@ class SharedShadow {
   // ordered before this one.
   template <class Before>
   Conflict record(uint32_t offset, uint32_t bytes, const Access& access, Before&& before) {
+    Entry entry{access.time,
+                static_cast<uint16_t>(access.agent),
+                number_of(access.origin),
+                0,
+                access.write,
+                access.asynchronous};
     for (uint32_t at = offset; at < offset + bytes;) {
       const uint32_t first = at % kGranuleBytes;
       const uint32_t last = std::min(kGranuleBytes, first + offset + bytes - at);
-      const auto mask = static_cast<uint16_t>((1u << last) - (1u << first));
-      if (Conflict conflict = record_in(granules_[at / kGranuleBytes], mask, access, before)) {
+      entry.mask = static_cast<uint16_t>((1u << last) - (1u << first));
+      if (Conflict conflict = record_in(granules_[at / kGranuleBytes], entry, before)) {
         conflict.offset = at;
         return conflict;
       }
@@ -41,46 +48,65 @@ class SharedShadow {
  private:
   // Most accesses are 16 bytes, so most granules have one mask.
   static constexpr uint32_t kGranuleBytes = 16;
+  // There are many of these and they are looked at often: they are small.
   struct Entry {
-    Access access;
-    uint16_t mask;  // bytes of the granule
+    uint32_t time;
+    uint16_t agent;
+    uint16_t origin;  // in origins_
+    uint16_t mask;    // bytes of the granule
+    bool write, asynchronous;
+
+    Access access() const { return {time, agent, write, asynchronous, {}}; }
   };
   struct Granule {
     std::vector<Entry> entries;
     uint16_t written = 0;
   };
 
-  template <class Before>
-  Conflict record_in(Granule& granule, uint16_t mask, const Access& access, Before& before) {
+  Conflict record_in(Granule& granule, const Entry& access, auto& before) {
     if (access.write)
-      granule.written |= mask;
-    else if (mask & ~granule.written)
+      granule.written |= access.mask;
+    else if (access.mask & ~granule.written)
       return {.unwritten = true};
     size_t kept = 0;
     bool merged = false;
     for (Entry& entry : granule.entries) {
-      if (entry.mask & mask && (access.write || entry.access.write)) {
-        if (!before(entry.access)) {
-          conflict_ = entry.access;
+      if (entry.mask & access.mask && (access.write || entry.write)) {
+        if (!before(entry.access())) {
+          conflict_ = entry.access();
+          conflict_.origin = origins_[entry.origin];
           return {.past = &conflict_};
         }
         // What comes later is compared with this write, which is after the entry.
-        if (access.write) entry.mask &= ~mask;
+        if (access.write) entry.mask &= ~access.mask;
       }
-      const bool same_kind =
-          entry.access.agent == access.agent && entry.access.write == access.write;
-      if (same_kind && !merged && entry.mask == mask) {
-        entry.access = access;
+      const bool same_kind = entry.agent == access.agent && entry.write == access.write;
+      if (same_kind && !merged && entry.mask == access.mask) {
+        entry = access;
         merged = true;
       }
       if (entry.mask) granule.entries[kept++] = entry;
     }
     granule.entries.resize(kept);
-    if (!merged) granule.entries.push_back({access, mask});
+    if (!merged) granule.entries.push_back(access);
     return {};
   }
 
+  // Instructions and lines of a kernel: hundreds at most.
+  uint16_t number_of(const Origin& origin) {
+    uint16_t& recent = recent_[(reinterpret_cast<uintptr_t>(origin.instruction) / 4 +
+                                2 * origin.at.line + origin.ordinary) %
+                               std::size(recent_)];
+    if (origins_[recent] == origin) return recent;
+    const auto found = std::find(origins_.begin(), origins_.end(), origin);
+    recent = static_cast<uint16_t>(found - origins_.begin());
+    if (found == origins_.end()) origins_.push_back(origin);
+    return recent;
+  }
+
   std::vector<Granule> granules_;
+  std::vector<Origin> origins_ = {{}};
+  uint16_t recent_[64] = {};  // in origins_, by a hash
   Access conflict_;
 };
 
