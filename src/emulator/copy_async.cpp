@@ -32,6 +32,7 @@ void land_some(Thread& t) {
 
 void copy_async_16(uint32_t shared, const void* global, uint32_t bytes, Location at) {
   const Instruction instruction("cp.async", at);
+  require_capability(80);
   Thread& t = *self;
   shared_bytes(t, shared, 16);
   if (bytes > 16) fail_in(t, concat("copies ", bytes, " of 16 bytes"));

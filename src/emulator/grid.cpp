@@ -108,8 +108,8 @@ void Grid::run_warp(Warp& warp) {
     self = nullptr;
     if (!failure.empty()) throw Failure(failure);
   }
-  if (++turn > options.max_turns)
-    throw Failure(concat("livelock: after ", turn, " turns of warps no end is near"));
+  if (++turn - end_turn > options.max_turns)
+    throw Failure(concat("livelock: after ", turn - end_turn, " turns of warps no end is near"));
   if (!options.seed) warp.rank = ~turn;  // the others' turn
 }
 
@@ -167,9 +167,10 @@ void Grid::run() {
   }
   for (admit_blocks(); !resident.empty(); admit_blocks()) {
     if (!step()) report_deadlock();
-    std::erase_if(resident, [](const auto& block) {
+    std::erase_if(resident, [this](const auto& block) {
       if (block->live != 0) return false;
       finish_tensor_stores(*block);
+      end_turn = turn;
       return true;
     });
   }

@@ -1,11 +1,21 @@
 // Ordinary loads and stores of device text. The compiler's -fsanitize=thread puts a call before
 // each; here they are not ThreadSanitizer's but ours. They go to the thread's own stack, to shared
 // memory or to allocations, and are checked there like the emulated instructions'; loads may also
-// go elsewhere, since device text is called with parameters that live on the host's stack.
+// go where the launch says, to the parameters and constants of the text.
+#include <algorithm>
+#include <cstring>
+
 #include "core/check.hpp"
 #include "emulator/order.hpp"
 
 namespace rapt::emulator {
+
+static bool is_readable(const char* at, size_t bytes) {
+  const auto& readable = grid->options.readable;
+  return readable.empty() || std::any_of(readable.begin(), readable.end(), [&](const auto& range) {
+           return at >= range.data() && at + bytes <= range.data() + range.size();
+         });
+}
 
 // t does an ordinary access.
 static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
@@ -28,7 +38,7 @@ static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
                           write ? GlobalAccess::kStore : GlobalAccess::kLoad, true);
       return;
     }
-  } else if (!write) {
+  } else if (!write && is_readable(at, bytes)) {
     return;
   }
   t.now.ordinary = true;
@@ -38,7 +48,7 @@ static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
 
 static void check_access(const void* p, size_t bytes, bool write) {
   Thread* t = self;
-  if (!t || t->in_emulator) return;
+  if (!t || t->in_emulator || !bytes) return;
   t->in_emulator = true;
   check_ordinary(*t, p, bytes, write);
   t->in_emulator = false;
@@ -70,6 +80,21 @@ RAPT_EMULATOR_HOOK(hook_read_range, "__tsan_read_range", void* p, size_t bytes) 
 }
 RAPT_EMULATOR_HOOK(hook_write_range, "__tsan_write_range", void* p, size_t bytes) {
   check_access(p, bytes, true);
+}
+// Of clang's; gcc's calls of these functions are not instrumented.
+RAPT_EMULATOR_HOOK(hook_memcpy, "__tsan_memcpy", void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false);
+  check_access(to, bytes, true);
+  std::memcpy(to, from, bytes);
+}
+RAPT_EMULATOR_HOOK(hook_memmove, "__tsan_memmove", void* to, const void* from, size_t bytes) {
+  check_access(from, bytes, false);
+  check_access(to, bytes, true);
+  std::memmove(to, from, bytes);
+}
+RAPT_EMULATOR_HOOK(hook_memset, "__tsan_memset", void* to, int value, size_t bytes) {
+  check_access(to, bytes, true);
+  std::memset(to, value, bytes);
 }
 RAPT_EMULATOR_HOOK(hook_vptr_update, "__tsan_vptr_update", void*, void*) {}
 RAPT_EMULATOR_HOOK(hook_vptr_read, "__tsan_vptr_read", void*) {}

@@ -12,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "emulator/memory.hpp"
 
@@ -44,8 +46,13 @@ struct Options {
   // Whether accesses must be ordered by barriers, fences and waits, whatever the values turn out to
   // be. Costs about half of the time.
   bool check_order = true;
-  size_t stack_bytes = 64 << 10;    // per thread; unoptimised builds may need more
-  uint64_t max_turns = 20'000'000;  // of warps, before the launch counts as a livelock
+  size_t stack_bytes = 64 << 10;  // per thread; unoptimised builds may need more
+  // Of warps, without a block's end, before the launch counts as a livelock.
+  uint64_t max_turns = 20'000'000;
+  // 10 * major + minor; instructions of others fail. 0: none does.
+  int32_t compute_capability = 0;
+  // Where ordinary loads may go beside stacks, shared memory and allocations; empty: anywhere.
+  std::vector<std::span<const char>> readable = {};
 };
 
 // Calls kernel() once in each thread. It may not throw. Throws Failure.

@@ -66,6 +66,7 @@ void load_matrices(uint32_t (&r)[4], uint32_t shared, bool transposed, Location 
 
 void store_matrices(uint32_t shared, const uint32_t (&r)[4], Location at) {
   const Instruction instruction("stmatrix", at);
+  require_capability(90);
   const Operands operands{shared, nullptr, r};
   meet(Aligned::kYes, {.operands = &operands}, store_all);
 }

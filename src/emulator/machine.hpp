@@ -196,6 +196,7 @@ struct Grid {
   uint32_t preemption = 0;  // one instruction in so many gives up the core; 0: none does
   bool preempted = false;   // by the warp that just ran
   uint64_t turn = 0;
+  uint64_t end_turn = 0;  // when a block last ended
 
   StackPool stack_pool;
   std::vector<std::unique_ptr<Block>> resident;
@@ -229,6 +230,13 @@ inline thread_local constinit Grid* grid = nullptr;
 // Suspends the running thread until wake(). Every lane of its warp may run first.
 void wait_for(Thread::Wait wait, uint32_t object, uint32_t parity = 0);
 void wake(Thread& thread);
+
+// Fails unless the running instruction is one of the capability that the kernel is for.
+inline void require_capability(int32_t first, int32_t last = INT32_MAX) {
+  const int32_t its = grid->options.compute_capability;
+  if (its && (its < first || its > last)) [[unlikely]]
+    fail_in(*self, "is no instruction of sm_" + std::to_string(its));
+}
 
 // Every emulated instruction starts with one of these: a chance for another warp to run.
 class Instruction {

@@ -74,6 +74,7 @@ void complete_bytes(const Thread& t, uint32_t address, uint32_t bytes, uint32_t 
 
 void barrier_init(uint32_t address, uint32_t arrivals, Location at) {
   const Instruction instruction("mbarrier.init", at);
+  require_capability(90);
   if (arrivals == 0 || arrivals > kMaxArrivals)
     fail_in(*self, concat(arrivals, " arrivals, must be 1 to ", kMaxArrivals));
   check_shared_access(*self, address, sizeof(Mbarrier), true);
@@ -82,6 +83,7 @@ void barrier_init(uint32_t address, uint32_t arrivals, Location at) {
 
 void barrier_arrive(uint32_t address, uint32_t expect_bytes, Location at) {
   const Instruction instruction("mbarrier.arrive", at);
+  require_capability(90);
   check_mbarrier(*self, address);
   Mbarrier& barrier = mbarrier_at(*self, address);
   if (barrier.due == 0)
@@ -94,6 +96,7 @@ void barrier_arrive(uint32_t address, uint32_t expect_bytes, Location at) {
 
 void barrier_wait(uint32_t address, uint32_t parity, Location at) {
   const Instruction instruction("mbarrier.try_wait", at);
+  require_capability(90);
   if (parity > 1) fail_in(*self, concat("parity ", parity, ", must be 0 or 1"));
   check_mbarrier(*self, address);
   if (mbarrier_at(*self, address).parity == parity)
@@ -104,6 +107,7 @@ void barrier_wait(uint32_t address, uint32_t parity, Location at) {
 
 void fence_async_shared(Location at) {
   const Instruction instruction("fence.proxy.async", at);
+  require_capability(90);
   fence_proxy(*self);
 }
 

@@ -55,6 +55,7 @@ bool any_lane(bool predicate, Location at) {
 
 void set_max_registers(uint32_t count, Location at) {
   const Instruction instruction("setmaxnreg", at);
+  require_capability(90);
   if (count % 8 || count < 24 || count > 256)
     fail_in(*self, concat(count, " registers, must be a multiple of 8 from 24 to 256"));
   meet(Aligned::kYes, {.number = count}, [](const Brought*) {});

@@ -59,6 +59,7 @@ void scatter(const Matrices& from, const Operands& to, int lane) {
 void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uint32_t (*b)[2],
               int fragments, Location at) {
   const Instruction instruction("mma.sync", at);
+  require_capability(80);
   if (fragments < 1 || fragments > kMaxFragments)
     fail_in(*self, concat("a row of ", fragments, " products, must be 1 to ", kMaxFragments));
   const Operands operands{type, fragments, d, a, b};

@@ -89,6 +89,7 @@ struct TensorLoad final : AsyncOperation {
 void load_tensor(uint32_t shared, const void* map, uint32_t barrier, const int (&coordinates)[5],
                  Location at) {
   const Instruction instruction("cp.async.bulk.tensor.shared", at);
+  require_capability(90);
   Block& block = *self->block;
   auto load = std::make_unique<TensorLoad>();
   load->thread = self;

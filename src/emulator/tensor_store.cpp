@@ -64,6 +64,7 @@ void write(Thread& t, TensorStore& store) {
 
 void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5], Location at) {
   const Instruction instruction("cp.async.bulk.tensor.global", at);
+  require_capability(90);
   StoreQueue& queue = own_queue();
   TensorStore store;
   store.origin = self->now;
@@ -78,11 +79,13 @@ void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5],
 
 void store_tensor_commit(Location at) {
   const Instruction instruction("cp.async.bulk.commit_group", at);
+  require_capability(90);
   ++own_queue().groups_committed;
 }
 
 void store_tensor_wait(uint32_t pending, bool reads_only, Location at) {
   const Instruction instruction("cp.async.bulk.wait_group", at);
+  require_capability(90);
   StoreQueue& queue = own_queue();
   const uint32_t committed = queue.groups_committed;
   const uint32_t over = committed > pending ? committed - pending : 0;

@@ -90,6 +90,7 @@ void join_accumulators(ProductQueue& queue, const Product& product, float* d) {
 void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* a_registers,
                         Location at) {
   const Instruction instruction("wgmma.mma_async", at);
+  require_capability(90, 90);
   ProductQueue& queue = own_queue();
   const uint32_t lane = self->lane;
   if (!queue.fenced[lane]) fail_in(*self, "no warpgroup_fence() before the first product");
@@ -116,6 +117,7 @@ void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* 
 
 void warpgroup_fence(Location at) {
   const Instruction instruction("wgmma.fence", at);
+  require_capability(90, 90);
   ProductQueue& queue = own_queue();
   queue.fenced[self->lane] = true;
   for (SafeRegisters& safe : queue.safe[self->lane])
@@ -124,6 +126,7 @@ void warpgroup_fence(Location at) {
 
 void warpgroup_commit(Location at) {
   const Instruction instruction("wgmma.commit_group", at);
+  require_capability(90, 90);
   ProductQueue& queue = own_queue();
   if (++queue.groups[self->lane] > queue.group_ends.size())
     queue.group_ends.push_back(queue.issued[self->lane]);
@@ -131,6 +134,7 @@ void warpgroup_commit(Location at) {
 
 void warpgroup_wait(uint32_t pending, Location at) {
   const Instruction instruction("wgmma.wait_group", at);
+  require_capability(90, 90);
   meet(Aligned::kYes, {.number = pending}, [&](const Brought*) {
     ProductQueue& queue = own_queue();
     Warp& warp = *self->warp;

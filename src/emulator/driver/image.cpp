@@ -1,6 +1,7 @@
 #include "emulator/driver/image.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,6 +38,30 @@ void write_all(int file, const char* bytes, size_t count) {
   }
 }
 
+std::vector<std::span<const char>> segments_of(void* library) {
+  struct Search {
+    uintptr_t base;
+    std::vector<std::span<const char>> found;
+  } search{};
+  const link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return {};
+  search.base = map->l_addr;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        auto& wanted = *static_cast<Search*>(to);
+        if (info->dlpi_addr != wanted.base) return 0;
+        for (int i = 0; i < info->dlpi_phnum; i++) {
+          const auto& header = info->dlpi_phdr[i];
+          if (header.p_type == PT_LOAD)
+            wanted.found.emplace_back(reinterpret_cast<const char*>(wanted.base + header.p_vaddr),
+                                      header.p_memsz);
+        }
+        return 1;
+      },
+      &search);
+  return search.found;
+}
+
 }  // namespace
 
 std::string make_image(const jit::Architecture& architecture, std::string_view library) {
@@ -61,6 +86,7 @@ Image::Image(const void* image, int32_t compute_capability) {
   require(header.interface_version == interface_version(), kInvalidImage,
           "the image was made by another version of the emulator");
   const jit::Architecture architecture{header.architecture, header.suffix};
+  architecture_ = header.architecture;
   require(architecture.runs_on(compute_capability), kNoBinaryForGpu, "the image is for ",
           architecture.name(), ", the device is an sm_", compute_capability);
   file_ = memfd_create("rapt_kernel", MFD_CLOEXEC);
@@ -69,6 +95,7 @@ Image::Image(const void* image, int32_t compute_capability) {
     write_all(file_, static_cast<const char*>(image) + sizeof header, header.library_bytes);
     library_ = dlopen(concat("/proc/self/fd/", file_).c_str(), RTLD_NOW | RTLD_LOCAL);
     require(library_, kInvalidImage, library_ ? "" : dlerror());
+    segments_ = segments_of(library_);
   } catch (...) {
     close(file_);
     throw;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "emulator/driver/entry.hpp"
 #include "jit/architecture.hpp"
@@ -24,6 +26,9 @@ class Image {
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
+  int32_t architecture() const { return architecture_; }  // 10 * major + minor
+  // What of the library is in memory: code, constants, variables.
+  const std::vector<std::span<const char>>& segments() const { return segments_; }
   // Null where it has no kernel of that name.
   const Entry* find(const std::string& kernel) const;
 
@@ -32,6 +37,8 @@ class Image {
   // path has the number.
   int file_ = -1;
   void* library_ = nullptr;
+  int32_t architecture_ = 0;
+  std::vector<std::span<const char>> segments_;
 };
 
 }  // namespace rapt::emulator

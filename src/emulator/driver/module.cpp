@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "emulator/driver/stream.hpp"
 
@@ -41,10 +44,10 @@ const Environment& environment() {
   return read;
 }
 
-std::unique_ptr<FunctionObject> make_function(ContextObject& context, const std::string& name,
+std::unique_ptr<FunctionObject> make_function(const ModuleObject& module, const std::string& name,
                                               const Entry& entry) {
   auto made = std::make_unique<FunctionObject>(
-      FunctionObject{&context, name, entry, {}, 0, kDefaultDynamicSharedBytes});
+      FunctionObject{&module, name, entry, {}, 0, kDefaultDynamicSharedBytes});
   for (uint32_t i = 0; i < entry.num_parameters; i++) {
     const auto [bytes, alignment] = entry.parameters[i];
     const size_t offset = (made->parameter_bytes + alignment - 1) / alignment * alignment;
@@ -54,15 +57,17 @@ std::unique_ptr<FunctionObject> make_function(ContextObject& context, const std:
   return made;
 }
 
-// A copy of a launch's parameters.
+// A copy of a launch's parameters, and where they are.
 class Parameters {
  public:
   Parameters(const FunctionObject& function, void** from)
-      : block_(
-            static_cast<char*>(operator new(function.parameter_bytes + 1, kParameterAlignment))) {
-    for (size_t i = 0; i < function.offsets.size(); i++) {
-      pointers_.push_back(block_ + function.offsets[i]);
-      std::memcpy(block_ + function.offsets[i], from[i], function.entry.parameters[i].bytes);
+      : pointers_(function.offsets.size()),
+        bytes_(function.parameter_bytes),
+        block_(static_cast<char*>(operator new(bytes_ + 1, kParameterAlignment))) {
+    for (size_t i = 0; i < pointers_.size(); i++) {
+      char* const to = block_ + function.offsets[i];
+      std::memcpy(to, from[i], function.entry.parameters[i].bytes);
+      pointers_[i] = to;
     }
   }
   ~Parameters() { operator delete(block_, kParameterAlignment); }
@@ -70,10 +75,16 @@ class Parameters {
   Parameters& operator=(const Parameters&) = delete;
 
   const void* const* pointers() const { return pointers_.data(); }
+  // Both are read by the entry.
+  std::span<const char> block() const { return {block_, bytes_}; }
+  std::span<const char> pointer_bytes() const {
+    return {reinterpret_cast<const char*>(pointers_.data()), pointers_.size() * sizeof(void*)};
+  }
 
  private:
-  char* block_;
   std::vector<const void*> pointers_;
+  size_t bytes_;
+  char* block_;
 };
 
 void require_launchable(const FunctionObject& function, const LaunchConfig& config) {
@@ -106,18 +117,24 @@ void require_launchable(const FunctionObject& function, const LaunchConfig& conf
 void run(const FunctionObject& function, const LaunchConfig& config, void** from) {
   require_launchable(function, config);
   ContextObject& context = current_context();
-  require(&context == function.context, kInvalidHandle, function.name,
+  require(&context == function.module->context, kInvalidHandle, function.name,
           " is of another context than the current one");
   const std::lock_guard lock(context.mutex);
   // Faults are the process's, so are their handlers.
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
   const Parameters parameters(function, from);
+  const Image& image = function.module->image;
+  std::vector<std::span<const char>> readable = image.segments();
+  readable.push_back(parameters.block());
+  readable.push_back(parameters.pointer_bytes());
   launch(context.memory,
          {{config.grid_x, config.grid_y, config.grid_z}, config.block_x, config.shared_bytes},
          {.seed = environment().seed,
           .resident_blocks = static_cast<uint32_t>(context.info().num_sms),
-          .check_order = environment().check_order},
+          .check_order = environment().check_order,
+          .compute_capability = image.architecture(),
+          .readable = std::move(readable)},
          [&] { function.entry.call(parameters.pointers()); });
 }
 
@@ -149,7 +166,7 @@ Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const 
     if (!known) {
       const Entry* entry = module->image.find(name);
       require(entry, kNotFound, "the module has no kernel ", name);
-      known = make_function(*module->context, name, *entry);
+      known = make_function(*module, name, *entry);
     }
     *function = known.get();
   });
@@ -184,10 +201,11 @@ Result cuFuncSetAttribute(FunctionHandle function, FunctionAttribute attribute, 
   return answered([&] {
     switch (attribute) {
       case FunctionAttribute::kMaxDynamicSharedSizeBytes:
-        require(value >= 0 && value <= function->context->info().shared_memory_bytes_per_block,
-                cuda::kInvalidValue, value, " bytes of shared memory, ",
-                function->context->info().name, " has ",
-                function->context->info().shared_memory_bytes_per_block);
+        require(
+            value >= 0 && value <= function->module->context->info().shared_memory_bytes_per_block,
+            cuda::kInvalidValue, value, " bytes of shared memory, ",
+            function->module->context->info().name, " has ",
+            function->module->context->info().shared_memory_bytes_per_block);
         function->max_dynamic_shared_bytes = value;
         return;
       // It allows clusters, and launches with one are refused.

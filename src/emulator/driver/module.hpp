@@ -12,7 +12,7 @@
 namespace rapt::cuda {
 
 struct FunctionObject {
-  ContextObject* context;
+  const ModuleObject* module;
   std::string name;
   emulator::Entry entry;
   std::vector<size_t> offsets;  // of its parameters, which lie in one block
