@@ -35,12 +35,16 @@ endfunction()
 
 # rapt_test(NAME SOURCES files... [LINK targets...] [LABELS ...])
 # A GoogleTest program; every TEST in it is a test of CTest's. The target LABEL_tests builds all programs of a label.
+# Its sources find GoogleTest precompiled and are compiled with -O1: they are read, compiled and run once, and what they
+# test is another target's.
 function(rapt_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS;DEFINITIONS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE rapt_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(${name} PRIVATE RAPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${arg_DEFINITIONS})
+  target_link_libraries(${name} PRIVATE rapt_flags rapt_test_flags ${arg_LINK} GTest::gtest_main)
+  target_precompile_headers(${name} REUSE_FROM rapt_test_headers)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/tests
+    ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)  # an empty value would shift the properties after it
   endif()

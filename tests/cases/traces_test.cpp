@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "support/check.hpp"
+#include "support/source_dir.hpp"
 
 namespace rapt::test {
 namespace {

@@ -22,7 +22,7 @@ namespace {
 using rapt::bench::Figure;
 using rapt::bench::Measure;
 
-struct Options {
+struct BenchGenerateOptions {
   std::string model, kv_dtype = "auto", isa, out;
   int64_t prompt_tokens = 512, decode_tokens = 128;
   int32_t page_size = 16, num_threads = 0;
@@ -35,7 +35,7 @@ constexpr int64_t kDecodePrompt = 16;
 constexpr double kGiga = 1e-9;
 constexpr rapt::SamplingParams kGreedy{.temperature = 0};
 
-llm::EngineOptions engine_options(const Options& options) {
+llm::EngineOptions engine_options(const BenchGenerateOptions& options) {
   const int64_t longest =
       std::max(options.prompt_tokens + 1, kDecodePrompt + options.decode_tokens + 1);
   llm::EngineOptions engine{.num_threads = options.num_threads,
@@ -55,7 +55,7 @@ std::vector<int32_t> random_prompt(int64_t length, int64_t vocab_size) {
   return prompt;
 }
 
-void run(const Options& options) {
+void run(const BenchGenerateOptions& options) {
   ReportWriter writer(options.out, options.as_json);
   llm::Model model =
       llm::load_model(options.model, {.num_threads = options.num_threads, .keep_format = true});
@@ -139,7 +139,7 @@ void run(const Options& options) {
 void add_bench_generate(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "generate", "A model's prefill and decode on the CPU (docs/benchmarks.md)");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchGenerateOptions>();
   command->add_option("--model", o->model, "As for rapt generate")->required();
   command->add_option("--prompt-tokens", o->prompt_tokens, "Tokens of the prefill")
       ->capture_default_str()

@@ -18,7 +18,7 @@
 namespace rapt_tool {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::string model, tokenizer, prompts_file, device = "cpu", kv_dtype = "auto", backend, isa;
   std::vector<std::string> prompts;
   int64_t max_tokens = 128, num_pages = 0, tokens_per_step = 512;
@@ -34,7 +34,7 @@ struct Options {
 
 // Where the tokenizer is: a GGUF file has its own, a Hugging Face directory has it beside the
 // weights, and llama2.c keeps it in a file of one of two names.
-std::string tokenizer_path(const Options& options) {
+std::string tokenizer_path(const GenerateOptions& options) {
   namespace fs = std::filesystem;
   if (!fs::exists(options.model))
     refuse("--model " + options.model + ": no such file or directory", rapt::ErrorCode::kIo);
@@ -58,7 +58,7 @@ std::string tokenizer_path(const Options& options) {
          "give one with --tokenizer");
 }
 
-std::vector<std::string> read_prompts(const Options& options) {
+std::vector<std::string> read_prompts(const GenerateOptions& options) {
   if (options.prompts_file.empty())
     return options.prompts.empty() ? std::vector<std::string>{""} : options.prompts;
   std::ifstream file(options.prompts_file);
@@ -70,11 +70,11 @@ std::vector<std::string> read_prompts(const Options& options) {
   return prompts;
 }
 
-rapt::KvFormat kv_format(const Options& options) {
+rapt::KvFormat kv_format(const GenerateOptions& options) {
   return parse_kv_format_option("--kv-dtype", options.kv_dtype);
 }
 
-llm::EngineOptions engine_options(const Options& options,
+llm::EngineOptions engine_options(const GenerateOptions& options,
                                   const std::vector<llm::GenerationRequest>& requests) {
   llm::EngineOptions engine{.device = parse_context_device_option(options.device),
                             .num_threads = options.num_threads,
@@ -200,7 +200,7 @@ void print_stats(const llm::Engine& engine, const Json& f) {
   std::cerr << engine.transformer().attention().selection().explain() << '\n';
 }
 
-void run(const Options& options) {
+void run(const GenerateOptions& options) {
   const std::vector<std::string> prompts = read_prompts(options);
   const auto tokenizer = llm::load_tokenizer(tokenizer_path(options));
   llm::Model model =
@@ -248,7 +248,7 @@ void run(const Options& options) {
 void add_generate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("generate", "Generate text with a Llama-architecture model");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<GenerateOptions>();
   command
       ->add_option("--model", o->model, "GGUF, llama2.c .bin or .safetensors file, or a directory")
       ->required();

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "support/source_dir.hpp"
+
 namespace {
 
 using testing::HasSubstr;

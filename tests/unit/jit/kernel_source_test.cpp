@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "support/source_dir.hpp"
 #include "unit/jit/scratch.hpp"
 
 namespace rapt::jit {

@@ -8,6 +8,7 @@
 
 #include "llm/engine/engine.hpp"
 #include "llm/tokenizer/tokenizer.hpp"
+#include "support/source_dir.hpp"
 
 namespace llm {
 namespace {

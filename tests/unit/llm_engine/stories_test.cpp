@@ -7,6 +7,7 @@
 
 #include "llm/engine/engine.hpp"
 #include "llm/tokenizer/tokenizer.hpp"
+#include "support/source_dir.hpp"
 #include "unit/llm_engine/levels.hpp"
 
 namespace llm {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "llm/model/loaders.hpp"
+#include "support/source_dir.hpp"
 #include "unit/llm_model/tiny_llama.hpp"
 
 namespace llm {

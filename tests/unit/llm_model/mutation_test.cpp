@@ -4,6 +4,7 @@
 #include <random>
 
 #include "llm/model/loaders.hpp"
+#include "support/source_dir.hpp"
 #include "unit/llm_model/tiny_llama.hpp"
 
 namespace llm {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "support/source_dir.hpp"
+
 namespace llm::test {
 
 constexpr const char* kNoSmolLm2 =

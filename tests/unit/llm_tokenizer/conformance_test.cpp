@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "llm/tokenizer/tokenizer.hpp"
+#include "support/source_dir.hpp"
 #include "unit/llm_model/smollm2.hpp"
 #include "unit/llm_tokenizer/vocab_cases.hpp"
 

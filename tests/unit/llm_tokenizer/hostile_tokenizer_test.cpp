@@ -4,6 +4,7 @@
 #include <random>
 
 #include "llm/tokenizer/loaders.hpp"
+#include "support/source_dir.hpp"
 #include "unit/llm_model/file_writing.hpp"
 
 namespace llm {

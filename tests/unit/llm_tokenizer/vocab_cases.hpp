@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/source_dir.hpp"
 #include "unit/llm_model/file_writing.hpp"
 
 namespace llm::test {

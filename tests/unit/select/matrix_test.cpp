@@ -1,4 +1,5 @@
 #include "matrix.hpp"
+#include "support/source_dir.hpp"
 
 #include <gtest/gtest.h>
 
