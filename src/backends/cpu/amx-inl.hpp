@@ -57,11 +57,16 @@ struct AmxPass : AmxRows {
       mark_seen(problem, request, work, {scratch.rows[0].token, scratch.rows[count - 1].token + 1},
                 chunk, keys, scratch.seen);
     const KeyBlock packed{chunk, keys, problem.custom_mask ? scratch.seen : nullptr};
-    for (int key = keys.begin / kKeyGroup * kKeyGroup; key < keys.end; key += kKeyGroup) {
-      const int later = smaller(key + kKeyGroup, keys.end);
-      prefetch_keys<BFloat>(problem, request, head, later, smaller(later + kKeyGroup, keys.end));
-      pack_key_tiles(problem, request, head, packed, key, scratch);
-      pack_value_tiles(problem, request, head, packed, key, scratch);
+    int key = keys.begin / kKeyGroup * kKeyGroup;
+    for (KeyGroup here(problem, request, head, packed, key); key < keys.end; key += kKeyGroup) {
+      const KeyGroup next(problem, request, head, packed, key + kKeyGroup);
+      for (int i = 0; i < kKeyGroup; i++) {
+        prefetch(next.keys[i], 2 * problem.head_dim_qk);
+        prefetch(next.values[i], 2 * problem.head_dim_vo);
+      }
+      pack_key_tiles(problem, here.keys, key - chunk, scratch);
+      pack_value_tiles(problem, here.values, key - chunk, scratch);
+      here = next;
     }
   }
 
@@ -69,18 +74,18 @@ struct AmxPass : AmxRows {
   Place first_step(int row, Range keys) const {
     for (; row < count; row += kRowGroup) {
       const Range own = seen_by(row, keys);
-      if (own.begin < own.end) return {row, own.begin};
+      if (own.begin < own.end) return {row, own.begin, own.end};
     }
-    return {count, 0};
+    return {count, 0, 0};
   }
   Place step_after(Place here, Range keys) const {
-    if (here.key + kKeyGroup < seen_by(here.row, keys).end) return {here.row, here.key + kKeyGroup};
+    if (!here.is_last()) return {here.row, here.key + kKeyGroup, here.end};
     return first_step(here.row + kRowGroup, keys);
   }
 
   // After the last scores of a group of rows: the next group's Q takes the place of theirs.
   void follow(Place at, Range keys) {
-    if (at.key + kKeyGroup < seen_by(at.row, keys).end) return;
+    if (!at.is_last()) return;
     const Place next = first_step(at.row + kRowGroup, keys);
     if (next.row < count) begin_rows(next);
   }
@@ -92,6 +97,7 @@ struct AmxPass : AmxRows {
     Nothing nothing;
     if (here.row < count) {
       begin_rows(here);
+      plan_look_ahead(here, keys);
       score(here, 0, nothing);
       follow(here, keys);
     }
@@ -100,10 +106,10 @@ struct AmxPass : AmxRows {
     for (int slot = 0; here.row < count; slot ^= 1) {
       const Place next = step_after(here, keys);
       const bool leaves = next.row != here.row, ends_block = leaves || next.key % kKeyBlock == 0;
-      look_ahead(here, keys);
+      look_ahead();
       apply_rules(here, slot);
       if (begins_rows(here))
-        for (int tile = 0; tile < 2; tile++) raise(here, slot, block, tile, first_lanes(kWidth));
+        for (int tile = 0; tile < 2; tile++) raise_unseen(here, slot, block, tile);
 
       auto low = pass_of<kPortion>(here, slot, block.slot, 0);
       if (next.row < count)
@@ -130,6 +136,7 @@ struct AmxPass : AmxRows {
         waiting.ends_rows = leaves && last_row(here.row).keys.end <= chunk_end;
         block = {next.row, next.key, 0, block.slot ^ 1};
       }
+      if (leaves && next.row < count) plan_look_ahead(next, keys);
       here = next;
     }
     tiles.flush();
@@ -207,25 +214,33 @@ struct AmxPass : AmxRows {
     return either(less(set1(kMaxGroupSum), sums.exact),
                   less_equal(load(scratch.max + row), set1(kMinusInfinity)));
   }
-  Sums pass_again(Place at, int slot, const Waiting& block, int tile) {
+  // Not inlined, nor raise(): what is rare would take registers from the steps.
+  [[gnu::noinline]] Sums pass_again(Place at, int slot, const Waiting& block, int tile) {
     const auto pass = [&] {
       return pass_of<1>(at, slot, block.slot, tile).finish_with_large_shifts();
     };
+    raise_unseen(at, slot, block, tile);
     const Sums sums = pass();
     const Mask low = too_low(at.row + tile * 16, sums);
     if (!any(low)) return sums;
-    raise(at, slot, block, tile, low);
+    raise(at, slot, block, tile, low, kKeyGroup);
     return pass();
   }
 
-  // Raises those rows' maxima to the group's. They are whole numbers, so what was computed with the
-  // old ones is scaled by powers of 2, exactly, wherever it is on its way.
-  void raise(Place at, int slot, const Waiting& block, int tile, Mask low) {
+  // The first shift of rows that have seen nothing: the same whichever rows are in their group.
+  void raise_unseen(Place at, int slot, const Waiting& block, int tile) {
+    const Vec max = load(scratch.max + at.row + tile * 16);
+    raise(at, slot, block, tile, less_equal(max, set1(kMinusInfinity)), kFirstKeys);
+  }
+
+  // Raises those rows' maxima to that of so many keys. They are whole numbers, so what was computed
+  // with the old ones is scaled by powers of 2, exactly, wherever it is on its way.
+  [[gnu::noinline]] void raise(Place at, int slot, const Waiting& block, int tile, Mask low,
+                               int num_keys) {
     const int row = at.row + tile * 16;
     const float* const s = scores_of(slot) + tile * (kHomeStride * kTileFloats);
     Vec tops[4] = {load(s), load(s + 16), load(s + 32), load(s + 48)};
-    for (int key = 4; key < kKeyGroup; key++)
-      tops[key % 4] = max(load(s + key * 16), tops[key % 4]);
+    for (int key = 4; key < num_keys; key++) tops[key % 4] = max(load(s + key * 16), tops[key % 4]);
     const Vec top = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
     const Vec old = load(scratch.max + row);
     const Vec raised = select(low, max(round_up(top * set1(rule.factor())), old), old);

@@ -39,6 +39,8 @@ struct AmxScratch {
   // [max_rows]: a row's RowState, the maximum in log2 units; the sum of its rounded probabilities.
   float *max, *sum, *rounded_sum;
   Row* rows;
+  const BFloat** sources;  // [max_rows]: where a row's Q is,
+  BFloat** targets;        // and where its result goes; null of rows that only fill a group up
   uint32_t* seen;
   size_t bytes;
 
@@ -65,61 +67,66 @@ struct AmxScratch {
     place(sum, max_rows);
     place(rounded_sum, max_rows);
     place(rows, max_rows);
+    place(sources, max_rows);
+    place(targets, max_rows);
     place(seen, (whole + 31) / 32);
   }
 };
 
 alignas(64) constexpr BFloat kZeroRow[512] = {};  // the largest head dim
 
-// Where the rows of a group of keys lie, of K or V as `base` and the strides say; a row of zeros
-// for those that are not there.
-struct GroupRows {
-  const BFloat* rows[kKeyGroup];
+// Where K and V of a group of keys lie; a row of zeros for those that are not there.
+struct KeyGroup {
+  const BFloat *keys[kKeyGroup], *values[kKeyGroup];
 
-  GroupRows(const Problem& problem, const Request& request, const KeyBlock& chunk, int first,
-            const std::byte* base, int64_t page_stride, int64_t token_stride) {
+  KeyGroup(const Problem& problem, const Request& request, int head, const KeyBlock& chunk,
+           int first) {
     const int page_size = problem.page_size;
     int page = request.pages ? first / page_size : 0;
     int slot = request.pages ? first % page_size : first;
     for (int i = 0; i < kKeyGroup; i++, slot++) {
       if (request.pages && slot == page_size) slot = 0, page++;
-      rows[i] = kZeroRow;
+      keys[i] = values[i] = kZeroRow;
       if (!chunk.has(first + i)) continue;
-      const int64_t run =
-          request.pages ? request.pages[page] * page_stride : request.kv_start * token_stride;
-      rows[i] = reinterpret_cast<const BFloat*>(base + run + slot * token_stride);
+      const auto row = [&](const std::byte* base, int64_t page_stride, int64_t token_stride,
+                           int64_t head_stride) {
+        const int64_t run =
+            request.pages ? request.pages[page] * page_stride : request.kv_start * token_stride;
+        return reinterpret_cast<const BFloat*>(base + head * head_stride + run +
+                                               slot * token_stride);
+      };
+      keys[i] =
+          row(problem.k, problem.k_page_stride, problem.k_token_stride, problem.k_head_stride);
+      values[i] =
+          row(problem.v, problem.v_page_stride, problem.v_token_stride, problem.v_head_stride);
     }
   }
 };
 
-// The group of keys that begins with `first`.
-inline void pack_key_tiles(const Problem& problem, const Request& request, int head,
-                           const KeyBlock& chunk, int first, const AmxScratch& scratch) {
-  const GroupRows group(problem, request, chunk, first, problem.k + head * problem.k_head_stride,
-                        problem.k_page_stride, problem.k_token_stride);
-  BFloat* const to = scratch.keys + (first - chunk.begin) / 16 * scratch.steps * kTileElements;
+// K of a group, the `first` key of the chunk and those after it.
+inline void pack_key_tiles(const Problem& problem, const BFloat* const* rows, int first,
+                           const AmxScratch& scratch) {
+  BFloat* const to = scratch.keys + first / 16 * scratch.steps * kTileElements;
   for (int step = 0; step < scratch.steps; step++) {
     const int from = step * 2 * kPairs;
     const Mask mask = first_lanes((problem.head_dim_qk - from) / 2);
     for (int i = 0; i < kKeyGroup; i++)
       store(reinterpret_cast<float*>(to + (i / 16 * scratch.steps + step) * kTileElements) +
                 i % 16 * 16,
-            load(reinterpret_cast<const float*>(group.rows[i] + from), mask));
+            load(reinterpret_cast<const float*>(rows[i] + from), mask));
   }
 }
 
 // V is transposed: a row of a tile is a dim, its pairs are keys.
-inline void pack_value_tiles(const Problem& problem, const Request& request, int head,
-                             const KeyBlock& chunk, int first, const AmxScratch& scratch) {
-  const GroupRows group(problem, request, chunk, first, problem.v + head * problem.v_head_stride,
-                        problem.v_page_stride, problem.v_token_stride);
-  const int dims = 32 * scratch.dim_pairs, block = (first - chunk.begin) / kKeyBlock;
+inline void pack_value_tiles(const Problem& problem, const BFloat* const* rows, int first,
+                             const AmxScratch& scratch) {
+  const int dims = 32 * scratch.dim_pairs, block = first / kKeyBlock;
   BFloat* const to =
       scratch.values + block * dims * kKeyBlock + first % kKeyBlock / kKeyGroup * kTileElements;
   for (int dim = 0; dim < dims; dim += 8) {
     BFloat* const at = to + dim / 16 * kBlockGroups * kTileElements + dim % 16 * kKeyGroup;
     if (dim < problem.head_dim_vo)
-      transpose_32x8(group.rows, dim, at);
+      transpose_32x8(rows, dim, at);
     else
       for (int i = 0; i < 8; i++) store(reinterpret_cast<float*>(at) + i * 16, zero());
   }

@@ -32,14 +32,6 @@ inline Vec dot(Vec sum, Pairs a, Pairs b) {
 inline void store_narrowed(BFloat* p, Vec low, Vec high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
-// The first num_elements of the same, subnormals and all. Only what became zero can have been one.
-inline void store_narrowed(BFloat* p, Vec low, Vec high, int num_elements) {
-  const __m512i narrowed = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-  if (num_elements == 32 && _mm512_testn_epi16_mask(narrowed, _mm512_set1_epi16(0x7fff)) == 0)
-    return _mm512_storeu_si512(p, narrowed);
-  store(p, low, first_lanes(num_elements));
-  store(p + kWidth, high, first_lanes(num_elements - kWidth));
-}
 // The same value, which the compiler must keep: in loops around asm it would build constants anew.
 inline Vec kept(Vec x) {
   asm("" : "+v"(x));
@@ -75,6 +67,11 @@ inline Vec second_of_pairs(Pairs x) {
 }
 inline void store(BFloat* p, Pairs x) {
   _mm512_storeu_si512(p, (__m512i)x);
+}
+// The first num_elements, which is at most 32.
+inline void store(BFloat* p, Pairs x, int num_elements) {
+  if (num_elements == 32) return store(p, x);
+  _mm512_mask_storeu_epi16(p, (uint32_t{1} << num_elements) - 1, (__m512i)x);
 }
 // x - floor(x), in [0, 1]; 0 of an infinity.
 inline Vec fraction(Vec x) {
@@ -141,7 +138,7 @@ inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {
 }
 // Rows i of 16, four dwords each: result j holds their dword j.
 template <typename Row>
-inline void transpose_16x4(const Row& row, __m512i (&r)[4]) {
+RAPT_ALWAYS_INLINE inline void transpose_16x4(const Row& row, __m512i (&r)[4]) {
   const auto four = [&](int i) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row(i)));
   };
@@ -162,7 +159,7 @@ inline void transpose_16x4(const Row& row, __m512i (&r)[4]) {
   }
 }
 // to[p][i] = pair p of rows[i], of 16 rows and 4 pairs.
-inline void transpose_pairs(const BFloat* const* rows, int from, BFloat* to) {
+RAPT_ALWAYS_INLINE inline void transpose_pairs(const BFloat* const* rows, int from, BFloat* to) {
   __m512i r[4];
   transpose_16x4([&](int i) { return rows[i] + from; }, r);
   for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + 32 * i, r[i]);
@@ -172,6 +169,12 @@ inline void transpose_16x4(const float* from, Vec (&columns)[4]) {
   __m512i r[4];
   transpose_16x4([&](int i) { return from + i * 16; }, r);
   for (int i = 0; i < 4; i++) columns[i] = _mm512_castsi512_ps(r[i]);
+}
+// columns[j]: pair j of 16 rows of 16 pairs.
+inline void transpose_16x4(const BFloat* from, Pairs (&columns)[4]) {
+  __m512i r[4];
+  transpose_16x4([&](int i) { return from + i * 32; }, r);
+  for (int i = 0; i < 4; i++) columns[i] = as_pairs(r[i]);
 }
 // to[j][i] = from[i][j]; rows of `to` are `stride` apart.
 inline void transpose_16x16(const float* from, float* to, int stride) {
