@@ -13,8 +13,6 @@ namespace {
 
 // Starting a block, loading its queries and writing its results.
 constexpr double kBlockNs = 3000;
-// A row's partial result, written, read and merged.
-constexpr double kPartialRowNs = 4;
 // A piece takes at least this many times as long as its block's start and partial results do.
 constexpr double kMinPieceToOverhead = 1;
 // A tile stays whole up to so many equal shares: its pieces would be merged.
@@ -38,6 +36,7 @@ class Costs {
     const double dims = spec.head_dim_qk + spec.dim_vo();
     read_ns_ = dims * static_cast<double>(size_of(spec.dtype)) / machine.read_bytes_per_ns;
     row_ns_ = 2 * dims / machine.flops_per_ns;
+    partial_row_ns_ = 2.0 * spec.dim_vo() * sizeof(float) / machine.read_bytes_per_ns;
   }
 
   // Of a block against so many keys.
@@ -47,11 +46,16 @@ class Costs {
     const int64_t whole = ceil_div(keys, machine_.tile_keys) * machine_.tile_keys;
     return kBlockNs + key_ns * static_cast<double>(whole);
   }
+  // What a block more costs: its start, and its partial results.
+  double cut_ns(int64_t rows) const {
+    return kBlockNs + partial_row_ns_ * static_cast<double>(rows);
+  }
 
  private:
   const Machine& machine_;
-  double read_ns_;  // K and V of a key
-  double row_ns_;   // one row against one key
+  double read_ns_;         // K and V of a key
+  double row_ns_;          // one row against one key
+  double partial_row_ns_;  // a row's partial result, written and read
 };
 
 class Planner {
@@ -100,8 +104,7 @@ class Planner {
   int64_t parts_of(const device::AttentionWork& tile, double ns, double share) const {
     if (ns <= kWholeTile * share) return 1;
     const int64_t rows = tile.row_end - tile.row_begin;
-    const double overhead = kBlockNs + kPartialRowNs * static_cast<double>(rows);
-    const double shortest = std::max(share, overhead * (1 + kMinPieceToOverhead));
+    const double shortest = std::max(share, costs_.cut_ns(rows) * (1 + kMinPieceToOverhead));
     const auto blocks = ceil_div(tile.key_end - tile.key_begin, machine_.tile_keys);
     return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(ns / shortest)), 1,
                                std::max<int64_t>(blocks, 1));
@@ -212,12 +215,13 @@ void sort_works(size_t first, WorkList& list) {
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
                    int32_t tile_keys) {
   const double slots = std::max(1, device.num_sms * blocks_per_sm);
-  // Dense 16-bit tensor cores of an SM by mma.sync: 2048 flops a cycle from SM 8.0 on, half that on
-  // the smaller parts of a generation.
+  // Dense 16-bit tensor cores of an SM by mma.sync: three quarters of 2048 flops a cycle, as the
+  // kernel does on an H200 (docs/notes/2026-11-30-flash-attention-backend.md), and half that on the
+  // smaller parts of a generation.
   const bool large = device.compute_capability % 10 == 0 && device.compute_capability < 120;
   return {.num_slots = static_cast<int32_t>(slots),
           .read_bytes_per_ns = device.memory_bandwidth * 1e-9 / slots,
-          .flops_per_ns = (large ? 2048 : 1024) * kNominalGigahertz / blocks_per_sm,
+          .flops_per_ns = (large ? 1536 : 768) * kNominalGigahertz / blocks_per_sm,
           .tile_rows = tile_rows,
           .tile_keys = tile_keys,
           .row_step = tile_rows};

@@ -17,6 +17,7 @@ using flash_attention::PlanMemory;
 // Blocks of one tile: works [first, first + count) of the plan.
 struct TileLaunch {
   const cuda::Kernel* kernel = nullptr;
+  int32_t tile_rows = 0;
   int64_t first = 0;
   uint32_t count = 0;
 };
@@ -28,14 +29,16 @@ struct FlashAttentionPlan final : BackendPlan {
   PlanMemory memory;
   size_t requests = 0, works = 0, merge_rows = 0;  // offsets in `memory`
   const int* page_ids = nullptr;                   // on the device
-  std::array<TileLaunch, 2> launches;
+  std::array<TileLaunch, flash_attention::kNumTiles> launches;
   const cuda::Kernel* merge = nullptr;  // null: no row's keys were cut
   size_t partial_lse_offset = 0;        // in the workspace
 
   std::string describe() const override {
+    std::string blocks;
+    for (const TileLaunch& launch : launches)
+      if (launch.count) blocks += concat(launch.count, " blocks of ", launch.tile_rows, " rows, ");
     return concat("flash_attention 2: ", shape.num_requests, " requests, ", shape.num_tokens,
-                  " tokens: ", launches[0].count, " decode and ", launches[1].count,
-                  " prefill blocks, ", list.merge_rows.size(), " rows merged from ",
+                  " tokens: ", blocks, list.merge_rows.size(), " rows merged from ",
                   list.num_partial_rows, " partial rows, workspace ", shape.workspace_bytes,
                   " bytes");
   }
@@ -117,7 +120,9 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   int64_t first = 0;
   for (size_t i = 0; i < choices_.size(); i++) {
     TileLaunch& launch = plan.launches[i];
-    launch = {.first = first, .count = static_cast<uint32_t>(list.num_works[i])};
+    launch = {.tile_rows = tiles_[i].tile_rows,
+              .first = first,
+              .count = static_cast<uint32_t>(list.num_works[i])};
     first += launch.count;
     if (launch.count == 0) continue;
     launch.kernel = &attention_[i].get(gpu_.kernels(), [&] {

@@ -32,9 +32,10 @@ class FlashAttentionBackend final : public AttentionBackend {
 
   AttentionSpec spec_;
   CudaGpu& gpu_;
-  std::array<flash_attention::KernelChoice, 2> choices_;
-  std::array<gpu::Machine, 2> tiles_;
-  mutable std::array<LazyKernel, 2> attention_;  // as choices_
+  static constexpr size_t kNumTiles = flash_attention::kNumTiles;
+  std::array<flash_attention::KernelChoice, kNumTiles> choices_;
+  std::array<gpu::Machine, kNumTiles> tiles_;
+  mutable std::array<LazyKernel, kNumTiles> attention_;  // as choices_
   mutable LazyKernel merge_rows_, write_kv_;
 };
 

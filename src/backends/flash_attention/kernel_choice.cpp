@@ -37,6 +37,10 @@ constexpr TilesOf kDecodeTiles[] = {
     {1, 128, {{{16, 32, 32, 1}, {16, 16, 16, 1}}}},
     {1, 256, {{{16, 16, 16, 1}, {16, 16, 16, 1}}}},
 };
+// For groups of more than 16, and a few query tokens of smaller ones: keys are read once for all.
+constexpr TilesOf kSmallTiles[] = {
+    {1, 256, {{{32, 32, 32, 2}, {32, 16, 16, 2}}}},
+};
 // More blocks than these hide no more of the waiting. Two of four warps share an SM's registers; a
 // warp of its own is on each of an SM's four partitions.
 constexpr int32_t kPrefillBlocks = 2, kDecodeBlocks = 4;
@@ -88,8 +92,10 @@ KernelChoice choose(const AttentionSpec& spec, const DeviceInfo& device,
 
 }  // namespace
 
-std::array<KernelChoice, 2> choose_kernels(const AttentionSpec& spec, const DeviceInfo& device) {
+std::array<KernelChoice, kNumTiles> choose_kernels(const AttentionSpec& spec,
+                                                   const DeviceInfo& device) {
   return {choose(spec, device, kDecodeTiles, kDecodeBlocks),
+          choose(spec, device, kSmallTiles, kDecodeBlocks / 2),
           choose(spec, device, kPrefillTiles, kPrefillBlocks)};
 }
 

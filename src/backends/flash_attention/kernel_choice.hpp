@@ -14,8 +14,10 @@ struct KernelChoice {
   int32_t blocks_per_sm;  // that an SM holds at once
 };
 
-// The tile for few rows, as decoding has, and the one for many. `spec` is one that selection
-// accepts; the device is of compute capability 8.0 or later.
-std::array<KernelChoice, 2> choose_kernels(const AttentionSpec& spec, const DeviceInfo& device);
+// Tiles of 16 and 32 rows, for decoding, and one of many. `spec` is one that selection accepts; the
+// device is of compute capability 8.0 or later.
+constexpr size_t kNumTiles = 3;
+std::array<KernelChoice, kNumTiles> choose_kernels(const AttentionSpec& spec,
+                                                   const DeviceInfo& device);
 
 }  // namespace rapt::flash_attention
