@@ -15,7 +15,9 @@ rapt_status rapt_sample(rapt_context* context, const rapt_sample_args* args) {
     const rapt::TensorView logits = view_of(require(given.logits, "args->logits"), "logits");
     require(given.tokens, "args->tokens");
     require(given.statuses, "args->statuses");
-    rapt::check(logits.rank == 2, "logits is ", logits.describe(), ": must be [rows, vocabulary]");
+    rapt::check(logits.rank == 2 && logits.shape[0] >= 0 && logits.shape[0] <= INT32_MAX,
+                "logits is ", logits.describe(), ": must be [rows, vocabulary], rows in [0, ",
+                INT32_MAX, "]");
     const auto rows = static_cast<size_t>(logits.shape[0]);
     std::vector<rapt::SamplingParams> params(rows);
     for (size_t i = 0; i < rows; i++) {

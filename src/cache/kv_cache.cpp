@@ -129,6 +129,8 @@ KvCacheGeometry KvCacheGeometry::of(const AttentionSpec& spec, int64_t num_pages
 }
 
 void KvCacheGeometry::validate() const {
+  check(shape <= KvShape::kPacked && layout <= KvLayout::kHND, "shape is ", static_cast<int>(shape),
+        " and layout ", static_cast<int>(layout), ": no such shape or layout");
   check(num_pages >= 0 && num_pages <= std::numeric_limits<int32_t>::max(), "num_pages is ",
         num_pages, ": must be in [0, 2^31 - 1], page ids are int32");
   check(page_size >= 1, "page_size is ", page_size, ": must be at least 1");

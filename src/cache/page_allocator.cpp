@@ -180,8 +180,9 @@ void PageAllocator::append(SequenceId id, std::span<const int32_t> tokens) {
   Sequence& sequence = impl_->sequence(id);
   const int64_t page_size = impl_->page_size;
   const int64_t room = std::ssize(sequence.pages) * page_size - sequence.num_tokens;
-  check(std::ssize(tokens) <= room, "append: ", tokens.size(), " tokens, but sequence ", id,
-        " has reserved room for ", room, " more: reserve() first");
+  // Unsigned: the C interface hands on whatever length it is given.
+  check(tokens.size() <= static_cast<size_t>(room), "append: ", tokens.size(),
+        " tokens, but sequence ", id, " has reserved room for ", room, " more: reserve() first");
   for (int32_t token : tokens) {
     const int32_t page = sequence.pages[sequence.num_tokens / page_size];
     impl_->index.tokens(page)[sequence.num_tokens % page_size] = token;

@@ -22,6 +22,8 @@ void validate(const Request& request) {
   if (request.by_name())
     check(parse_backend(options.backend).has_value(), "backend is \"", options.backend,
           "\": must be auto, ", list_of(kAllBackends));
+  check(options.layout.value_or(KvLayout::kNHD) <= KvLayout::kHND, "layout is ",
+        static_cast<int>(*options.layout), ": must be kNHD or kHND");
   const int32_t version = options.flash_attention_version.value_or(2);
   check(2 <= version && version <= 4, "flash_attention_version is ", version,
         ": must be 2, 3 or 4");

@@ -268,6 +268,7 @@ TEST_F(CAttentionRun, refuses_bad_batches) {
   refuses("page_table has DLPack type code 1 with 32 bits", [](CBatch& c) {
     c.page_table.tensor.dtype = {kDLUInt, 32, 1};
   });
+  refuses("page_table is on cuda:0", [](CBatch& c) { c.page_table.tensor.device = {kDLCUDA, 0}; });
   refuses("kv_start", [](CBatch& c) { c.batch.kv_start = c.batch.query_start; });
   refuses("batch->struct_size is 4", [](CBatch& c) { c.batch.struct_size = 4; });
 }

@@ -9,6 +9,19 @@
 namespace rapt::test {
 namespace {
 
+TEST(CPageAllocator, refuses_lengths_that_no_sequence_has) {
+  rapt_page_allocator* allocator = nullptr;
+  ASSERT_TRUE(succeeded(rapt_page_allocator_create(10, 4, 1, &allocator)));
+  const int32_t token = 1;
+  int64_t sequence = -1;
+  ASSERT_TRUE(succeeded(rapt_page_allocator_begin(allocator, &token, 1, &sequence)));
+  ASSERT_TRUE(succeeded(rapt_page_allocator_reserve(allocator, sequence, 32)));
+  for (size_t count : {size_t{33}, SIZE_MAX / 2 + 1, SIZE_MAX})
+    EXPECT_EQ(rapt_page_allocator_append(allocator, sequence, &token, count),
+              RAPT_INVALID_ARGUMENT);
+  rapt_page_allocator_destroy(allocator);
+}
+
 TEST(CPageAllocator, shares_a_prefix_and_gives_every_page_back) {
   rapt_page_allocator* allocator = nullptr;
   ASSERT_TRUE(succeeded(rapt_page_allocator_create(10, 4, 1, &allocator)));

@@ -95,6 +95,8 @@ TEST_F(CSample, refuses_bad_arguments_and_writes_nothing) {
   refuses("tokens is null", [](Args& a, DLTensor&) { a.tokens = nullptr; });
   refuses("statuses is null", [](Args& a, DLTensor&) { a.statuses = nullptr; });
   refuses("must be [rows, vocabulary]", [](Args&, DLTensor& t) { t.ndim = 1; });
+  refuses("rows in [0, ", [](Args&, DLTensor& t) { t.shape[0] = int64_t{1} << 62; });
+  refuses("rows in [0, ", [](Args&, DLTensor& t) { t.shape[0] = int64_t{1} << 32; });
   refuses("logits", [](Args&, DLTensor& t) { t.dtype = {kDLInt, 32, 1}; });
   refuses("logits", [](Args&, DLTensor& t) { t.device = {kDLCUDA, 0}; });
   refuses("struct_size is 9", [](Args& a, DLTensor&) { a.struct_size = 9; });

@@ -241,6 +241,9 @@ TEST(KvCacheGeometry, names_what_is_wrong) {
   EXPECT_THAT(refused([](auto& g) { g.num_pages = int64_t{1} << 31; }),
               HasSubstr("num_pages is 2147483648"));
   EXPECT_THAT(refused([](auto& g) { g.page_size = 0; }), HasSubstr("page_size is 0"));
+  EXPECT_THAT(refused([](auto& g) { g.shape = static_cast<KvShape>(99); }),
+              HasSubstr("shape is 99"));
+  EXPECT_THAT(refused([](auto& g) { g.layout = static_cast<KvLayout>(2); }), HasSubstr("layout 2"));
   EXPECT_THAT(refused([](auto& g) { g.num_kv_heads = 0; }), HasSubstr("num_kv_heads is 0"));
   EXPECT_THAT(refused([](auto& g) { g.head_dim_qk = -8; }), HasSubstr("head_dim_qk is -8"));
   EXPECT_THAT(refused([](auto& g) { g.num_layers = -2; }), HasSubstr("num_layers is -2"));

@@ -200,11 +200,9 @@ TEST(Checks, paged_attention_is_never_chosen_unless_named) {
 }
 
 TEST(Checks, options_out_of_their_range_are_invalid_arguments) {
-  const SelectOptions bad[] = {{.flash_attention_version = 5},
-                               {.flash_attention_version = 1},
-                               {.manager_page_size = 24},
-                               {.manager_page_size = -16},
-                               {.context_parallel_size = 0}};
+  const SelectOptions bad[] = {{.flash_attention_version = 5}, {.layout = static_cast<KvLayout>(9)},
+                               {.flash_attention_version = 1}, {.manager_page_size = 24},
+                               {.manager_page_size = -16},     {.context_parallel_size = 0}};
   for (const SelectOptions& options : bad) {
     try {
       explain(make_spec(), device_info("cpu"), options);
