@@ -231,6 +231,29 @@ TEST(WindowSinks, infinite_sinks_take_all_the_weight_or_none) {
     }
 }
 
+// Finite, but not in units of log2: they count as themselves.
+TEST(WindowSinks, the_largest_finite_sinks_are_their_own_lse) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    for (RequestLengths lengths : {RequestLengths{1, 7}, {40, 200}, {1, 8192}, {2, 0}, {40, 0}}) {
+      Problem problem{.spec = make_spec(dtype, 4, 2, 64), .requests = {lengths}};
+      problem.spec.sinks = true;
+      problem.sinks = {3e38f, -kLargest, 0, kLargest};
+      Problem without = problem;
+      without.spec.sinks = false;
+      on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
+        const Outcome plain = run(without, backend);
+        for (int64_t i = 0; i < lengths.query_len; i++) {
+          ASSERT_EQ(lse_at(problem, outcome, i, 0), 3e38f);
+          ASSERT_EQ(lse_at(problem, outcome, i, 3), kLargest);
+          ASSERT_EQ(lse_at(problem, outcome, i, 1),
+                    lengths.kv_len ? lse_at(problem, plain, i, 1) : -kLargest);
+          for (int64_t d = 0; d < 64; d++) ASSERT_EQ(outcome.out[(i * 4 + 3) * 64 + d], 0);
+        }
+      });
+    }
+}
+
 TEST(WindowSinks, E05_a_sink_given_to_one_part_of_a_cut_counts_once) {
   Problem part{.spec = make_spec(DType::kFloat32, 4, 2, 64), .requests = {{1, 3}}};
   part.k = constant(0);

@@ -9,20 +9,30 @@ namespace {
 // A row's state at its end, in log2 units, the sink included where the work is not a part.
 struct RowEnd {
   float max, sum;
-  float weight;  // of what has been summed, against the sink
-  float lse() const { return sum == 0 ? kMinusInfinity : (max + __builtin_log2f(sum)) * kLn2; }
+  float weight;       // of what has been summed, against the sink
+  const float* sink;  // in natural units, where it is the maximum; else null
+  float lse() const {
+    if (sum == 0) return kMinusInfinity;
+    const float log_sum = __builtin_log2f(sum);
+    return sink ? *sink + log_sum * kLn2 : (max + log_sum) * kLn2;
+  }
 };
 
 inline RowEnd end_row(const Problem& problem, const Work& work, int query_head, RowState state,
                       float factor) {
   const float max = state.max * factor, sum = state.sum;
-  if (!problem.sinks || work.partial >= 0) return {max, sum, 1};
-  const float sink = problem.sinks[query_head] * kLog2E;
+  if (!problem.sinks || work.partial >= 0) return {max, sum, 1, nullptr};
+  const float& natural = problem.sinks[query_head];
+  if (natural == kMinusInfinity) return {max, sum, 1, nullptr};
+  // In log2 units the largest finite sinks are none: those are one that is larger, or smaller, than
+  // any score, and count as themselves in lse.
+  const float sink =
+      natural > kLargest ? natural : smaller(larger(natural * kLog2E, -kLargest), kLargest);
   const float top = larger(max, sink);
-  if (!(top > kMinusInfinity)) return {max, sum, 1};
   const float weight = __builtin_exp2f(max - top);
   // +inf takes all the weight, and inf - inf would be NaN.
-  return {top, sum * weight + (sink == top ? 1 : __builtin_exp2f(sink - top)), weight};
+  return {top, sum * weight + (sink == top ? 1 : __builtin_exp2f(sink - top)), weight,
+          sink == top ? &natural : nullptr};
 }
 
 inline float value_scale(const Problem& problem, int head) {

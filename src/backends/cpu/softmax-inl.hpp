@@ -9,7 +9,7 @@ namespace rapt::cpu {
 namespace {
 
 constexpr float kLog2E = 1.44269504088896f, kLn2 = 0.693147180559945f;
-constexpr float kMinusInfinity = -__builtin_inff();
+constexpr float kMinusInfinity = -__builtin_inff(), kLargest = __FLT_MAX__;
 
 // log2 of how far a maximum may lag behind before the output is rescaled: exponentials stay below
 // 2^8, which fp32 sums and bf16 products bear.
