@@ -41,6 +41,18 @@ TEST(Choice, J01_a_forced_backend_that_does_not_fit_gives_all_its_reasons) {
   }
 }
 
+TEST(Choice, J01_a_forced_backend_that_fits_one_layer_type_only_is_not_swapped_for_the_other) {
+  const AttentionSpec fits = make_spec(DType::kBFloat16, 8, 2, 64);
+  const AttentionSpec does_not = make_spec(DType::kBFloat16, 8, 2, 12);  // the CPU's: times 8
+  EXPECT_EQ(select(fits, host_cpu(), {.backend = "cpu"}).backend, BackendId::kCpu);
+  const std::string text =
+      refusal_of(does_not, host_cpu(), {.backend = "cpu"}, ErrorCode::kUnsupported);
+  EXPECT_NE(text.find("head_dim"), std::string::npos) << text;
+  const Selection unforced = select(does_not, host_cpu(), {});
+  EXPECT_EQ(unforced.backend, BackendId::kReference);
+  EXPECT_NE(unforced.explain().find("head_dim"), std::string::npos) << unforced.explain();
+}
+
 TEST(Choice, J01_a_forced_backend_is_the_one_that_runs) {
   const AttentionSpec spec = make_spec(DType::kBFloat16, 8, 2, 64);
   for (const Backend& backend : backends_for(spec)) {

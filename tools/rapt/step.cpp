@@ -160,7 +160,8 @@ int64_t Step::num_kv_rows() const {
 
 Step load_step(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw rapt::Error(rapt::ErrorCode::kIo, path + ": cannot be read");
+  if (!file || std::filesystem::is_directory(path))
+    throw rapt::Error(rapt::ErrorCode::kIo, path + ": cannot be read");
   json document;
   try {
     document = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), path);

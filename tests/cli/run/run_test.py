@@ -115,6 +115,12 @@ class Run(unittest.TestCase):
         self.write("q.safetensors", safetensors(b'{"q": {"dtype": ' + deep + b"}}", b""))
         self.refused(self.step(tensors={"q": "q.safetensors:q"}), "nests deeper")
 
+    def test_a_folder_is_no_step_file(self):
+        folder = self.folder.name
+        result = subprocess.run([RAPT, "run", folder], capture_output=True, text=True, timeout=30)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(f"{folder}: cannot be read", result.stderr)
+
     def test_tensor_files_that_do_not_fit_are_refused(self):
         data = struct.pack("<128f", *(0.25 * i for i in range(128)))
         entry = {"dtype": "F32", "shape": [4, 4, 8], "data_offsets": [0, 512]}

@@ -108,7 +108,7 @@ KvFormat format_of(DType dtype) {
 
 // Public report B04: T = 5, 3 heads, slots [0, 17, -1, 33, 16], pages of 16; D = 72 and 80 are no
 // multiple of a vector; k and v are slices of packed QKV.
-TEST(WriteKv, changes_the_named_slots_and_no_other_byte) {
+TEST(WriteKv, B04_changes_the_named_slots_and_no_other_byte) {
   const std::vector<int64_t> slots = {0, 17, -1, 33, 16};
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
     for (int64_t head_dim : {64, 72, 80})
