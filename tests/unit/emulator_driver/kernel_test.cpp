@@ -1,6 +1,7 @@
 // Kernels compiled and launched on an emulated device, through src/jit and src/launch.
 #include "launch/kernel.hpp"
 
+#include "launch/tensor_map.hpp"
 #include "unit/emulator_driver/emulated.hpp"
 
 namespace rapt::cuda {
@@ -207,6 +208,58 @@ TEST_F(EmulatedHopper, clusters_are_refused_and_overlap_is_allowed) {
               AllOf(HasSubstr("CUDA_ERROR_NOT_SUPPORTED"), HasSubstr("clusters")));
   launch(kernel, {.grid = {2, 3, 4}, .block = {40}, .overlaps_previous = true}, {}, n.address());
   EXPECT_THAT(on_host<uint32_t>(n), ElementsAre(2 * 3 * 4 * 40));
+}
+
+TEST_F(EmulatedHopper, tensors_are_copied_by_maps) {
+  // Rows of 16 floats, of which those from 6 on do not exist.
+  std::vector<jit::HeaderText> headers(jit::embedded_headers().begin(),
+                                       jit::embedded_headers().end());
+  headers.push_back({"box.cuh",
+                     "#pragma once\n#include \"ptx/barrier.cuh\"\n#include \"ptx/copy.cuh\"\n"
+                     "#include \"ptx/tensor.cuh\"\n#include \"ptx/threads.cuh\"\n"});
+  const jit::KernelSource source{
+      "box.cuh",
+      "box",
+      "struct Shared { u8 box[512]; u64 barrier; };\n"
+      "extern \"C\" GLOBAL void box(u32 row, GRID_CONSTANT const TensorMap map, u32* out) {\n"
+      "  Shared& shared = *shared_base<Shared>();\n"
+      "  const u32 barrier = shared_address(&shared.barrier), box = shared_address(shared.box);\n"
+      "  if (thread_index() == 0) {\n"
+      "    barrier_init(barrier, 1);\n"
+      "    fence_barrier_init();\n"
+      "    const int at[5] = {0, static_cast<int>(row), 0, 0, 0};\n"
+      "    barrier_expect(barrier, 512);\n"
+      "    load_tensor(box, map, barrier, at, kEvictFirst);\n"
+      "  }\n"
+      "  sync_block();\n"
+      "  barrier_wait(barrier, 0);\n"
+      "  out[thread_index()] = load_shared_4(box + 4 * thread_index());\n"
+      "}",
+      {{"sizeof(TensorMap)", sizeof(TensorMap)}},
+      headers};
+  const Kernel& kernel = load(source, 520);
+  EXPECT_THAT(kernel.parameter_bytes(), ElementsAre(4, 128, 8));
+  std::vector<float> values(6 * 16);
+  for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i + 1);
+  const DeviceBuffer tensor = on_device(values), out(context_, 512);
+  TensorMapShape shape;
+  shape.address = tensor.address();
+  shape.dtype = DType::kFloat32;
+  shape.rank = 5;
+  shape.sizes = {16, 6, 1, 1, 1};
+  shape.stride_bytes = {0, 64, 384, 384, 384};
+  shape.box = {16, 8, 1, 1, 1};
+  const TensorMap map = encode(driver(), shape);
+  launch(kernel, {.block = {128}, .shared_bytes = 520}, {}, uint32_t{2}, map, out.address());
+  const std::vector<float> box = on_host<float>(out);
+  for (size_t i = 0; i < box.size(); i++)
+    EXPECT_EQ(box[i], i < 64 ? static_cast<float>(i + 33) : 0) << i;
+  shape.sizes[1] = 7;  // one more than the allocation has
+  EXPECT_THAT(error_of(ErrorCode::kDevice, [&] { encode(driver(), shape); }),
+              AllOf(HasSubstr("CUDA_ERROR_INVALID_VALUE"), HasSubstr("which is no allocation")));
+  shape.swizzle = TensorMapSwizzle::k64Bytes;
+  shape.sizes[1] = 6;
+  EXPECT_NO_THROW(encode(driver(), shape));
 }
 
 class EmulatedTuring : public EmulatedDevice {
