@@ -245,20 +245,6 @@ TEST(GpuPlan, a_mixed_batch_takes_two_launches_where_both_are_long) {
   EXPECT_GT(list.num_works[1], 0);
 }
 
-// Partial rows of 128 values are 1024 bytes, written and read at a slot's share of 4.8 TB/s.
-TEST(GpuPlan, pieces_take_longer_than_their_partial_results) {
-  constexpr double kRowNs = 1024 / (4800.0 / 264);
-  Lengths lengths;
-  lengths.add(512, 512);
-  WorkList list;
-  plan_work(lengths.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
-  for (const WorkList::Cost& cost : list.order) {
-    const AttentionWork& work = list.unordered[cost.work];
-    if (work.partial >= 0) EXPECT_GT(cost.ns, kRowNs * (work.row_end - work.row_begin));
-  }
-  EXPECT_LT(list.num_partial_rows, 2 * 512 * 32);
-}
-
 TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
   ASSERT_TRUE(rc::check("alone and beside others", [] {
     Drawn drawn = draw();
