@@ -114,7 +114,7 @@ uint64_t HostCompiler::identity() const {
 
 HostCompiler::Result HostCompiler::compile(const Source& source) const {
   const PrivateFolder folder;
-  const std::filesystem::path root = folder.path();
+  const std::filesystem::path& root = folder.path();
   for (const HeaderText& header : embedded_headers()) put(root / header.name, header.text);
   for (const auto& [name, text] : source.headers) {
     check(is_inside(name), "a header is named \"", name, "\"");

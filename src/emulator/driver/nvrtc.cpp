@@ -1,5 +1,5 @@
 // NVRTC's functions, over the host's C++ compiler.
-#include <cstring>
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -132,7 +132,7 @@ NvrtcResult nvrtcGetCUBINSize(Program* program, size_t* bytes) {
 }
 NvrtcResult nvrtcGetCUBIN(Program* program, char* image) {
   if (!program->compiled.ok) return kInvalidProgram;
-  std::memcpy(image, program->compiled.image.data(), program->compiled.image.size());
+  std::ranges::copy(program->compiled.image, image);
   return kSuccess;
 }
 }

@@ -35,6 +35,7 @@ std::vector<std::string> english_environment() {
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> all;
+  all.reserve(strings.size() + 1);
   for (std::string& one : strings) all.push_back(one.data());
   all.push_back(nullptr);
   return all;
