@@ -63,8 +63,10 @@ jit::StoreOptions store_options_of(const GpuOptions& options) {
 }
 
 std::vector<DeviceInfo> list_devices(const cuda::Driver& driver) {
+  const int32_t count = cuda::device_count(driver);
   std::vector<DeviceInfo> devices;
-  for (int32_t ordinal = 0; ordinal < cuda::device_count(driver); ordinal++)
+  devices.reserve(static_cast<size_t>(count));
+  for (int32_t ordinal = 0; ordinal < count; ordinal++)
     devices.push_back(cuda::Device(driver, ordinal).info());
   return devices;
 }
