@@ -1,5 +1,6 @@
 // NVRTC's functions, over the host's C++ compiler.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <memory>
