@@ -6,6 +6,7 @@
 #include "backends/cpu/merge.hpp"
 #include "cache/write_kv.hpp"
 #include "core/check.hpp"
+#include "core/strides.hpp"
 
 namespace rapt {
 namespace {
@@ -28,11 +29,6 @@ struct CpuPlan final : BackendPlan {
                   " partial rows, workspace ", list.workspace_bytes, " bytes");
   }
 };
-
-int64_t byte_stride(const TensorView& tensor, int32_t axis) {
-  return tensor.shape[axis] > 1 ? tensor.stride[axis] * static_cast<int64_t>(size_of(tensor.dtype))
-                                : 0;
-}
 
 Problem rules_of(const AttentionSpec& spec) {
   const Window band = spec.visible_band();

@@ -9,4 +9,15 @@ jit::Architecture architecture_for(int32_t compute_capability) {
   return {compute_capability / 10 * 10};
 }
 
+const char* element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "F32";
+    case DType::kFloat16:
+      return "F16";
+    default:
+      return "Bf16";
+  }
+}
+
 }  // namespace rapt

@@ -6,6 +6,7 @@
 
 #include "core/check.hpp"
 #include "jit/loaded_kernels.hpp"
+#include "rapt/dtype.hpp"
 
 namespace rapt {
 
@@ -21,6 +22,9 @@ template <typename Struct>
 jit::Agreement same_size(const char* name) {
   return {concat("sizeof(", name, ")"), sizeof(Struct)};
 }
+
+// The device text's type of it: float32, float16 or bfloat16.
+const char* element_of(DType dtype);
 
 // What kernels without features of a single architecture are compiled for, to run on a device of
 // that compute capability: one image for a family, so that a pack needs few.

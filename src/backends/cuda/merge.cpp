@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "backends/cuda/cuda_gpu.hpp"
-#include "backends/cuda/strides.hpp"
+#include "backends/cuda/row_alignment.hpp"
 #include "core/check.hpp"
 #include "kernels/abi/merge.hpp"
 
@@ -10,17 +10,6 @@ namespace rapt {
 namespace {
 
 using device::MergeStatesParams;
-
-const char* element_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "F32";
-    case DType::kFloat16:
-      return "F16";
-    default:
-      return "Bf16";
-  }
-}
 
 MergeStatesParams params_of(const MergeArgs& args) {
   MergeStatesParams params{};

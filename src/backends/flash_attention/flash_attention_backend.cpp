@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/cuda/strides.hpp"
+#include "backends/cuda/row_alignment.hpp"
 #include "backends/flash_attention/kernel_texts.hpp"
 #include "backends/flash_attention/plan_memory.hpp"
 #include "core/check.hpp"

@@ -9,10 +9,6 @@
 namespace rapt::flash_attention {
 namespace {
 
-const char* element_of(DType dtype) {
-  return dtype == DType::kFloat16 ? "F16" : "Bf16";
-}
-
 // The variant, of the key's values.
 constexpr const char* kVariant =
     "AttentionVariant{key::head_dim_qk, key::head_dim_vo, key::group, key::page_size, "

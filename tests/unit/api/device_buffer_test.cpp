@@ -10,25 +10,14 @@
 
 #include "rapt/attention.hpp"
 #include "rapt/error.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using testing::AllOf;
 using testing::HasSubstr;
-
-// Runs `action`, which must throw that code; gives the message.
-template <typename Action>
-std::string error_of(ErrorCode code, const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 ContextOptions on(const std::string& device) {
   return {.device = device, .num_threads = 1};

@@ -18,8 +18,11 @@
 
 #include "core/check.hpp"
 #include "jit/kernel_store.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt::jit {
+
+using test::error_of;
 
 // Removed with all that is in it.
 class ScratchFolder {
@@ -123,19 +126,6 @@ inline void expect_right(const CompiledKernel& kernel, const KernelKey& key,
   const CompiledKernel right = CountingCompiler::result_of(translation_unit(key, source));
   EXPECT_EQ(kernel.image, right.image);
   EXPECT_EQ(kernel.resources, right.resources);
-}
-
-// The message of the Error with that code that `action` throws.
-template <typename Action>
-std::string error_of(ErrorCode code, const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 }  // namespace rapt::jit

@@ -8,8 +8,11 @@
 
 #include "fakes/libcuda.hpp"
 #include "launch/device.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt::cuda {
+
+using test::error_of;
 
 class FakeDriverTest : public testing::Test {
  protected:
@@ -24,19 +27,6 @@ class FakeDriverTest : public testing::Test {
 
   // The calls made since the last time this was asked.
   std::vector<std::string> calls() { return std::exchange(control_->calls, {}); }
-
-  // Runs `action`, which must throw that code; gives the message.
-  template <typename Action>
-  static std::string error_of(ErrorCode code, const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return "";
-  }
 
   // Made to fail once: the message of the Error that `action` must throw.
   template <typename Action>

@@ -10,6 +10,7 @@
 #include "fuzz/random_problem.hpp"
 #include "support/check.hpp"
 #include "support/element.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt::test {
 namespace {
@@ -35,19 +36,6 @@ const Backend& gpu() {
     return Backend{.name = "flash_attention", .device = device_name()};
   }();
   return backend;
-}
-
-// What `call` throws, which must have that code.
-template <typename Call>
-std::string refusal(ErrorCode code, const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 void expect_right(const Problem& problem) {
@@ -277,7 +265,7 @@ TEST(FlashAttentionRuns, refuse_rows_that_they_cannot_read_and_write_nothing) {
   const auto refused = [&](ErrorCode code, const auto& spoil) {
     RunArgs args = good;
     spoil(args);
-    return refusal(code, [&] { attention.run(plan, args); });
+    return error_of(code, [&] { attention.run(plan, args); });
   };
   EXPECT_THAT(refused(ErrorCode::kUnsupported,
                       [](RunArgs& args) {
@@ -314,7 +302,7 @@ TEST(FlashAttentionRuns, refuse_page_tables_of_other_devices) {
   const Attention attention(context, problem.spec, {.backend = gpu().name});
   Batch batch = tensors.batch();
   batch.page_table.device = {DeviceKind::kCuda, 99};
-  EXPECT_THAT(refusal(ErrorCode::kInvalidArgument, [&] { attention.plan(batch); }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { attention.plan(batch); }),
               HasSubstr("page_table is on cuda:99"));
 }
 
@@ -360,8 +348,8 @@ TEST(FlashAttentionWriteKv, writes_rows_of_any_alignment) {
 }
 
 TEST(FlashAttentionMemory, says_how_much_there_was_no_room_for) {
-  EXPECT_THAT(refusal(ErrorCode::kOutOfMemory,
-                      [] { const DeviceBuffer buffer(context_of(gpu()), size_t{1} << 50); }),
+  EXPECT_THAT(error_of(ErrorCode::kOutOfMemory,
+                       [] { const DeviceBuffer buffer(context_of(gpu()), size_t{1} << 50); }),
               HasSubstr("1125899906842624 bytes"));
   const DeviceBuffer buffer(context_of(gpu()), 100);
   EXPECT_EQ(buffer.host_accessible(), emulated());
@@ -412,15 +400,16 @@ TEST(FlashAttentionMerge, merges_what_lies_on_the_device) {
         << i;
 
   EXPECT_THAT(
-      refusal(ErrorCode::kInvalidArgument,
-              [&] { merge(context, {.outs = host_outs, .lses = host_lses, .out = host_out}); }),
+      error_of(ErrorCode::kInvalidArgument,
+               [&] { merge(context, {.outs = host_outs, .lses = host_lses, .out = host_out}); }),
       HasSubstr("is on cpu"));
   const std::vector<TensorView> many_outs(65, device_outs[0]), many_lses(65, device_lses[0]);
-  EXPECT_THAT(refusal(ErrorCode::kInvalidArgument,
-                      [&] {
-                        merge(context,
-                              {.outs = many_outs, .lses = many_lses, .out = mirror.view(host_out)});
-                      }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
+                       [&] {
+                         merge(
+                             context,
+                             {.outs = many_outs, .lses = many_lses, .out = mirror.view(host_out)});
+                       }),
               HasSubstr("65 states, at most 64"));
 }
 

@@ -17,7 +17,8 @@ const jit::Nvrtc* nvrtc() {
   static const std::optional<jit::Nvrtc> compiler = []() -> std::optional<jit::Nvrtc> {
     try {
       return jit::Nvrtc();
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      EXPECT_FALSE(HAS_TOOLKIT) << error.what();
       return {};
     }
   }();

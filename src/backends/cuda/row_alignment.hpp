@@ -1,14 +1,9 @@
-// A TensorView's strides as kernels take them.
+// How rows of a TensorView lie, which decides how wide a kernel may read them.
 #pragma once
 
 #include "core/strides.hpp"
-#include "rapt/dtype.hpp"
 
 namespace rapt {
-
-inline long long byte_stride(const TensorView& tensor, int32_t axis) {
-  return stride_of(tensor, axis) * static_cast<int64_t>(size_of(tensor.dtype));
-}
 
 // The largest power of two, up to `most`, that the first byte of every row (of the last axis) is a
 // multiple of.
