@@ -25,26 +25,21 @@ constexpr double kNominalGigahertz = 1.5;
 // Kernels number rows and keys in 32 bits, and round up to the end of a tile.
 constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // A spec in the units of the cost model.
 class Costs {
  public:
   Costs(const AttentionSpec& spec, const Machine& machine) : machine_(machine) {
     const double dims = spec.head_dim_qk + spec.dim_vo();
     read_ns_ = dims * static_cast<double>(size_of(spec.dtype)) / machine.read_bytes_per_ns;
-    row_ns_ = 2 * dims / machine.flops_per_ns;
+    // Whatever rows a work has, its block multiplies a tile's.
+    multiply_ns_ = 2 * dims * machine.tile_rows / machine.flops_per_ns;
     partial_row_ns_ = 2.0 * spec.dim_vo() * sizeof(float) / machine.read_bytes_per_ns;
   }
 
   // Of a block against so many keys.
-  double block_ns(int64_t rows, int64_t keys) const {
-    const int64_t multiplied = ceil_div(rows, machine_.row_step) * machine_.row_step;
-    const double key_ns = std::max(read_ns_, row_ns_ * static_cast<double>(multiplied));
-    const int64_t whole = ceil_div(keys, machine_.tile_keys) * machine_.tile_keys;
-    return kBlockNs + key_ns * static_cast<double>(whole);
+  double block_ns(int64_t keys) const {
+    const int64_t whole = round_up(keys, machine_.tile_keys);
+    return kBlockNs + std::max(read_ns_, multiply_ns_) * static_cast<double>(whole);
   }
   // What a block more costs: its start, and its partial results.
   double cut_ns(int64_t rows) const {
@@ -54,7 +49,7 @@ class Costs {
  private:
   const Machine& machine_;
   double read_ns_;         // K and V of a key
-  double row_ns_;          // one row against one key
+  double multiply_ns_;     // a tile's rows by a key
   double partial_row_ns_;  // a row's partial result, written and read
 };
 
@@ -81,7 +76,7 @@ class Planner {
       tile.row_begin = static_cast<int>(row), tile.row_end = static_cast<int>(end);
       tile.key_begin = static_cast<int>(keys.begin), tile.key_end = static_cast<int>(keys.end);
       tile.partial = -1;
-      body(tile, costs_.block_ns(end - row, keys.size()));
+      body(tile, costs_.block_ns(keys.size()));
     }
   }
 
@@ -122,7 +117,7 @@ class Planner {
       if (part + 1 < parts)
         piece.key_end = static_cast<int>((first + blocks * (part + 1) / parts) * unit);
       if (parts > 1) piece.partial = list_.num_partial_rows + part * rows;
-      list_.order.push_back({costs_.block_ns(rows, piece.key_end - piece.key_begin),
+      list_.order.push_back({costs_.block_ns(piece.key_end - piece.key_begin),
                              static_cast<int32_t>(list_.unordered.size())});
       list_.unordered.push_back(piece);
     }
@@ -223,8 +218,7 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
           .read_bytes_per_ns = device.memory_bandwidth * 1e-9 / slots,
           .flops_per_ns = (large ? 1536 : 768) * kNominalGigahertz / blocks_per_sm,
           .tile_rows = tile_rows,
-          .tile_keys = tile_keys,
-          .row_step = tile_rows};
+          .tile_keys = tile_keys};
 }
 
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,

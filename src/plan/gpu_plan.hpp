@@ -31,11 +31,10 @@ struct Machine {
   double read_bytes_per_ns = 20;
   double flops_per_ns = 1500;
   int32_t tile_rows = 128, tile_keys = 32;  // of the kernel
-  int32_t row_step = 16;  // a block multiplies as many rows as it has, rounded up to this
 };
 
 // Nominal rates; being off by a factor that is the same for all work changes nothing.
-// blocks_per_sm: how many of the kernel's blocks an SM holds. A block multiplies all its tile_rows.
+// blocks_per_sm: how many of the kernel's blocks an SM holds.
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
                    int32_t tile_keys);
 
@@ -62,9 +61,8 @@ constexpr size_t kMaxTiles = 4;
 
 // Fills `list`, reusing its memory. `batch` is valid for `spec`; page_table_width is the entries of
 // a request's row of page ids (0: no cache). With spec.batch_invariant each request is cut as if it
-// were alone on a nominal GPU, and its tile depends on it alone. `tiles` has
-// 1 to kMaxTiles entries. Throws Error where rows, masks or
-// page ids exceed what a kernel counts.
+// were alone on a nominal GPU, and its tile depends on it alone. `tiles` has 1 to kMaxTiles
+// entries. Throws Error where rows, masks or page ids exceed what a kernel counts.
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                int64_t page_table_width, WorkList& list);
 

@@ -68,11 +68,9 @@ Drawn draw() {
     drawn.lengths.add(*rc::gen::element(0, 1, 1, 2, 5, in(1, 200)),
                       *rc::gen::element(0, 1, in(1, 100), in(1, 3000)));
   // Slow, so that small batches are worth cutting.
-  for (int i = in(1, 2); i > 0; i--) {
-    const int32_t rows = *rc::gen::element(16, 64, 128);
+  for (int i = in(1, 2); i > 0; i--)
     drawn.tiles.push_back(
-        {in(1, 300), 0.05, 2, rows, *rc::gen::element(32, 64), *rc::gen::element(16, rows)});
-  }
+        {in(1, 300), 0.05, 2, *rc::gen::element(16, 64, 128), *rc::gen::element(32, 64)});
   return drawn;
 }
 
