@@ -3,7 +3,7 @@
 namespace rapt {
 
 jit::Architecture architecture_for(int32_t compute_capability) {
-  // Ada's is apart: it has more units of some kinds than the rest of 8.x.
+  // Ada's is apart: from 8.9 on there are conversions to and from FP8 ("PTX ISA", cvt).
   constexpr int32_t kAda = 89;
   if (compute_capability == kAda) return {kAda};
   return {compute_capability / 10 * 10};

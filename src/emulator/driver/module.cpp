@@ -102,7 +102,8 @@ void require_launchable(const FunctionObject& function, const LaunchConfig& conf
     switch (attribute.id) {
       case cuda::LaunchAttributeId::kClusterDimension: {
         const auto& cluster = attribute.value.cluster;
-        require(cluster.x * cluster.y * cluster.z == 1, kNotSupported, "clusters of blocks");
+        require(cluster.x == 1 && cluster.y == 1 && cluster.z == 1, kNotSupported,
+                "clusters of blocks");
         break;
       }
       // It allows an overlap and asks for none.
