@@ -10,27 +10,23 @@
 #include "core/check.hpp"
 
 namespace rapt {
-namespace {
-
-struct Page {
-  int32_t holders = 0;  // requests that hold it
-  // Neighbours in the list of cached pages nobody holds, -1 at its ends.
-  int32_t older = -1, newer = -1;
-};
-
-struct Sequence {
-  std::vector<int32_t> pages;
-  int64_t num_tokens = 0;          // written; the pages may have room for more
-  int64_t num_cached_tokens = 0;   // at its start
-  PrefixId prefix = kEmptyPrefix;  // of its full pages
-};
-
-}  // namespace
-
 // A page is in exactly one of these states: held (holders > 0), cached (in the index, nobody holds
 // it: in the list from oldest_ to newest_), or blank (on the free_ stack). Held pages are in the
 // index too once they are full, unless another page with the same prefix was there first.
 struct PageAllocator::Impl {
+  struct Page {
+    int32_t holders = 0;  // requests that hold it
+    // Neighbours in the list of cached pages nobody holds, -1 at its ends.
+    int32_t older = -1, newer = -1;
+  };
+
+  struct Sequence {
+    std::vector<int32_t> pages;
+    int64_t num_tokens = 0;          // written; the pages may have room for more
+    int64_t num_cached_tokens = 0;   // at its start
+    PrefixId prefix = kEmptyPrefix;  // of its full pages
+  };
+
   int32_t page_size;
   PrefixIndex index;
   std::vector<Page> pages;
@@ -149,7 +145,7 @@ PageAllocator& PageAllocator::operator=(PageAllocator&&) noexcept = default;
 PageAllocator::SequenceId PageAllocator::begin(std::span<const int32_t> tokens) {
   Impl& impl = *impl_;
   const auto page_size = static_cast<size_t>(impl.page_size);
-  Sequence sequence;
+  Impl::Sequence sequence;
   // The last token is always left to compute, so only what comes before it is looked up.
   for (size_t first = 0; first + page_size < tokens.size(); first += page_size) {
     const int32_t page = impl.index.find(sequence.prefix, tokens.subspan(first, page_size));
@@ -159,13 +155,14 @@ PageAllocator::SequenceId PageAllocator::begin(std::span<const int32_t> tokens) 
   }
   sequence.num_tokens = std::ssize(sequence.pages) * impl.page_size;
   sequence.num_cached_tokens = sequence.num_tokens;
-  const Sequence& begun = impl.sequences.emplace(impl.next_id, std::move(sequence)).first->second;
+  const Impl::Sequence& begun =
+      impl.sequences.emplace(impl.next_id, std::move(sequence)).first->second;
   for (int32_t page : begun.pages) impl.hold(page);
   return impl.next_id++;
 }
 
 void PageAllocator::reserve(SequenceId id, int64_t num_tokens) {
-  Sequence& sequence = impl_->sequence(id);
+  Impl::Sequence& sequence = impl_->sequence(id);
   const int64_t lacking = impl_->pages_lacking(sequence, num_tokens);
   impl_->check_free(lacking);
   sequence.pages.reserve(sequence.pages.size() + lacking);
@@ -177,7 +174,7 @@ bool PageAllocator::can_reserve(SequenceId id, int64_t num_tokens) const {
 }
 
 void PageAllocator::append(SequenceId id, std::span<const int32_t> tokens) {
-  Sequence& sequence = impl_->sequence(id);
+  Impl::Sequence& sequence = impl_->sequence(id);
   const int64_t page_size = impl_->page_size;
   const int64_t room = std::ssize(sequence.pages) * page_size - sequence.num_tokens;
   // Unsigned: the C interface hands on whatever length it is given.
@@ -192,20 +189,20 @@ void PageAllocator::append(SequenceId id, std::span<const int32_t> tokens) {
 }
 
 PageAllocator::Fork PageAllocator::fork(SequenceId id) {
-  const Sequence& original = impl_->sequence(id);
+  const Impl::Sequence& original = impl_->sequence(id);
   const int64_t num_full = original.num_tokens / impl_->page_size;
   const bool has_partial_page = original.num_tokens % impl_->page_size != 0;
   impl_->check_free(has_partial_page ? 1 : 0);
 
-  Sequence copy{.pages = {original.pages.begin(), original.pages.begin() + num_full},
-                .num_tokens = original.num_tokens,
-                .num_cached_tokens = original.num_tokens,
-                .prefix = original.prefix};
+  Impl::Sequence copy{.pages = {original.pages.begin(), original.pages.begin() + num_full},
+                      .num_tokens = original.num_tokens,
+                      .num_cached_tokens = original.num_tokens,
+                      .prefix = original.prefix};
   copy.pages.reserve(num_full + 1);
   Fork fork{.id = impl_->next_id};
   if (has_partial_page) fork.copy_from = original.pages[num_full];
   // May throw, and may move the table: `original` is not used from here on.
-  Sequence& forked = impl_->sequences.emplace(fork.id, std::move(copy)).first->second;
+  Impl::Sequence& forked = impl_->sequences.emplace(fork.id, std::move(copy)).first->second;
   impl_->next_id++;
   for (int32_t page : forked.pages) impl_->hold(page);
   if (has_partial_page) {
@@ -218,7 +215,7 @@ PageAllocator::Fork PageAllocator::fork(SequenceId id) {
 }
 
 void PageAllocator::end(SequenceId id) {
-  const Sequence& sequence = impl_->sequence(id);
+  const Impl::Sequence& sequence = impl_->sequence(id);
   // Last page first: it becomes the oldest, so that a prefix is evicted from its end and what is
   // left of it can still be found.
   for (size_t i = sequence.pages.size(); i-- > 0;) impl_->release(sequence.pages[i]);

@@ -9,8 +9,6 @@
 
 namespace rapt::emulator {
 
-namespace {
-
 struct TensorStore {
   Origin origin;
   Box box;
@@ -22,8 +20,6 @@ struct TensorStore {
   std::vector<char> data;
 };
 
-}  // namespace
-
 // The stores of one thread, in order.
 struct StoreQueue {
   std::deque<TensorStore> stores;
@@ -32,7 +28,7 @@ struct StoreQueue {
 
 namespace {
 
-StoreQueue& own_queue() {
+StoreQueue& own_stores() {
   if (!self->stores) self->stores = std::make_shared<StoreQueue>();
   return *self->stores;
 }
@@ -65,7 +61,7 @@ void write(Thread& t, TensorStore& store) {
 void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5], Location at) {
   const Instruction instruction("cp.async.bulk.tensor.global", at);
   require_capability(90);
-  StoreQueue& queue = own_queue();
+  StoreQueue& queue = own_stores();
   TensorStore store;
   store.origin = self->now;
   store.box = checked_box(*self, map, coordinates, shared);
@@ -80,13 +76,13 @@ void store_tensor(const void* map, uint32_t shared, const int (&coordinates)[5],
 void store_tensor_commit(Location at) {
   const Instruction instruction("cp.async.bulk.commit_group", at);
   require_capability(90);
-  ++own_queue().groups_committed;
+  ++own_stores().groups_committed;
 }
 
 void store_tensor_wait(uint32_t pending, bool reads_only, Location at) {
   const Instruction instruction("cp.async.bulk.wait_group", at);
   require_capability(90);
-  StoreQueue& queue = own_queue();
+  StoreQueue& queue = own_stores();
   const uint32_t committed = queue.groups_committed;
   const uint32_t over = committed > pending ? committed - pending : 0;
   uint32_t time = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kWarpgroupWarps = 4;
 
-ProductQueue& own_queue() {
+ProductQueue& own_products() {
   Warp& own = *self->warp;
   if (own.products) return *own.products;
   const uint32_t first = own.index / kWarpgroupWarps * kWarpgroupWarps;
@@ -91,7 +91,7 @@ void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* 
                         Location at) {
   const Instruction instruction("wgmma.mma_async", at);
   require_capability(90, 90);
-  ProductQueue& queue = own_queue();
+  ProductQueue& queue = own_products();
   const uint32_t lane = self->lane;
   if (!queue.fenced[lane]) fail_in(*self, "no warpgroup_fence() before the first product");
   if (SharedMatrix::has_base_offset(what.a) || SharedMatrix::has_base_offset(what.b))
@@ -118,7 +118,7 @@ void warpgroup_multiply(const WarpgroupProduct& what, float* d, const uint32_t* 
 void warpgroup_fence(Location at) {
   const Instruction instruction("wgmma.fence", at);
   require_capability(90, 90);
-  ProductQueue& queue = own_queue();
+  ProductQueue& queue = own_products();
   queue.fenced[self->lane] = true;
   for (SafeRegisters& safe : queue.safe[self->lane])
     std::memcpy(safe.values, safe.registers, 4 * safe.count);
@@ -127,7 +127,7 @@ void warpgroup_fence(Location at) {
 void warpgroup_commit(Location at) {
   const Instruction instruction("wgmma.commit_group", at);
   require_capability(90, 90);
-  ProductQueue& queue = own_queue();
+  ProductQueue& queue = own_products();
   if (++queue.groups[self->lane] > queue.group_ends.size())
     queue.group_ends.push_back(queue.issued[self->lane]);
 }
@@ -136,7 +136,7 @@ void warpgroup_wait(uint32_t pending, Location at) {
   const Instruction instruction("wgmma.wait_group", at);
   require_capability(90, 90);
   meet(Aligned::kYes, {.number = pending}, [&](const Brought*) {
-    ProductQueue& queue = own_queue();
+    ProductQueue& queue = own_products();
     Warp& warp = *self->warp;
     for (int lane = 1; lane < kLanes; ++lane)
       if (queue.issued[lane] != queue.issued[0] || queue.groups[lane] != queue.groups[0])

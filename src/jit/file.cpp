@@ -36,7 +36,7 @@ std::optional<size_t> file_bytes(int descriptor) {
 
 bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
     bytes.remove_prefix(static_cast<size_t>(written));
@@ -53,7 +53,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t m
   if (!size || *size > most_bytes) return std::nullopt;
   std::string bytes(*size, '\0');
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t count = read(file.number, bytes.data() + done, bytes.size() - done);
+    const ssize_t count = ::read(file.number, bytes.data() + done, bytes.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return std::nullopt;
     if (count == 0) bytes.resize(done);  // cut by someone meanwhile

@@ -3,15 +3,26 @@
 namespace rapt {
 namespace {
 
-using enum BackendId;
+constexpr Priority on_cpu() {
+  using enum BackendId;
+  return {kCpu,      kReference, kFlashAttention, kFlashInfer,
+          kPortable, kFlex,      kTurboQuant,     kPagedAttention};
+}
 
-constexpr Priority kOnCpu{kCpu,      kReference, kFlashAttention, kFlashInfer,
-                          kPortable, kFlex,      kTurboQuant,     kPagedAttention};
-constexpr Priority kOnCuda{kFlashAttention, kFlashInfer,     kPortable, kFlex,
-                           kTurboQuant,     kPagedAttention, kCpu,      kReference};
+constexpr Priority on_cuda() {
+  using enum BackendId;
+  return {kFlashAttention, kFlashInfer,     kPortable, kFlex,
+          kTurboQuant,     kPagedAttention, kCpu,      kReference};
+}
+
 // FlashInfer brings the TRT-LLM kernels there, for causal attention.
-constexpr Priority kOnBlackwell{kFlashInfer, kFlashAttention, kPortable, kFlex,
-                                kTurboQuant, kPagedAttention, kCpu,      kReference};
+constexpr Priority on_blackwell() {
+  using enum BackendId;
+  return {kFlashInfer, kFlashAttention, kPortable, kFlex,
+          kTurboQuant, kPagedAttention, kCpu,      kReference};
+}
+
+constexpr Priority kOnCpu = on_cpu(), kOnCuda = on_cuda(), kOnBlackwell = on_blackwell();
 
 }  // namespace
 

@@ -27,7 +27,7 @@ struct Program {
 thread_local std::string last_error;
 
 template <typename Act>
-NvrtcResult answered(const Act& act) noexcept {
+NvrtcResult compiler_answer(const Act& act) noexcept {
   try {
     return act();
   } catch (const std::exception& error) {
@@ -74,7 +74,7 @@ const char* nvrtcGetErrorString(NvrtcResult result) {
 
 // 0.N, unlike any version of NVIDIA's; N is of all that decides what an image has.
 NvrtcResult nvrtcVersion(int32_t* major, int32_t* minor) {
-  return answered([&] {
+  return compiler_answer([&] {
     constexpr uint64_t kPositive = 0x7fffffff;
     *minor = static_cast<int32_t>(HostCompiler().identity() & kPositive);
     *major = 0;
@@ -93,7 +93,7 @@ NvrtcResult nvrtcGetSupportedArchs(int32_t* numbers) {
 NvrtcResult nvrtcCreateProgram(Program** program, const char* text, const char*,
                                int32_t num_headers, const char* const* headers,
                                const char* const* names) {
-  return answered([&] {
+  return compiler_answer([&] {
     auto made = std::make_unique<Program>();
     made->source.text = text;
     for (int32_t i = 0; i < num_headers; i++)
@@ -108,7 +108,7 @@ NvrtcResult nvrtcDestroyProgram(Program** program) {
 }
 
 NvrtcResult nvrtcCompileProgram(Program* program, int32_t num_options, const char* const* options) {
-  return answered([&] {
+  return compiler_answer([&] {
     HostCompiler::Source& source = program->source;
     for (int32_t i = 0; i < num_options; i++)
       if (!understood(options[i], source.architecture)) {

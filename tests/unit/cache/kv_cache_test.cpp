@@ -10,10 +10,12 @@
 #include <string>
 
 #include "rapt/error.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -23,16 +25,6 @@ constexpr KvLayout kLayouts[] = {KvLayout::kNHD, KvLayout::kHND};
 std::string name_of(const KvCacheGeometry& g) {
   return std::string(to_string(g.shape)) + " " + to_string(g.layout) + " layers " +
          std::to_string(g.num_layers) + " page " + std::to_string(g.page_size);
-}
-
-std::string error_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
 }
 
 // Calls visit(kv, layer, page, token, head, dim, byte) for every element of both views.
@@ -212,19 +204,24 @@ TEST(KvCacheGeometry, refuses_sizes_that_overflow) {
   const int32_t huge = 2147483647;
   const KvCacheGeometry g{
       .num_pages = huge, .page_size = huge, .num_kv_heads = huge, .head_dim_qk = huge};
-  EXPECT_THAT(error_of([&] { g.validate(); }), HasSubstr("does not fit in 64 bits"));
-  EXPECT_THAT(error_of([&] { g.total_bytes(); }), HasSubstr("does not fit in 64 bits"));
-  EXPECT_THAT(error_of([&] { g.page_bytes(); }), HasSubstr("does not fit in 64 bits"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { g.validate(); }),
+              HasSubstr("does not fit in 64 bits"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { g.total_bytes(); }),
+              HasSubstr("does not fit in 64 bits"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { g.page_bytes(); }),
+              HasSubstr("does not fit in 64 bits"));
   std::byte base;
-  EXPECT_THAT(error_of([&] { g.view(&base); }), HasSubstr("does not fit in 64 bits"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { g.view(&base); }),
+              HasSubstr("does not fit in 64 bits"));
   // Exactly 2^63 bytes: one too many.
   const KvCacheGeometry edge{
       .num_pages = 1 << 30, .page_size = 1 << 30, .num_kv_heads = 1, .head_dim_qk = 1};
-  EXPECT_THAT(error_of([&] {
-                KvCacheGeometry twice = edge;
-                twice.num_layers = 2;
-                twice.validate();
-              }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
+                       [&] {
+                         KvCacheGeometry twice = edge;
+                         twice.num_layers = 2;
+                         twice.validate();
+                       }),
               HasSubstr("does not fit in 64 bits"));
   EXPECT_EQ(edge.total_bytes(), int64_t{1} << 62);
 }
@@ -235,7 +232,7 @@ TEST(KvCacheGeometry, names_what_is_wrong) {
   auto refused = [&](auto change) {
     KvCacheGeometry g = good;
     change(g);
-    return error_of([&] { g.validate(); });
+    return error_of(ErrorCode::kInvalidArgument, [&] { g.validate(); });
   };
   EXPECT_THAT(refused([](auto& g) { g.num_pages = -1; }), HasSubstr("num_pages is -1"));
   EXPECT_THAT(refused([](auto& g) { g.num_pages = int64_t{1} << 31; }),
@@ -253,10 +250,13 @@ TEST(KvCacheGeometry, names_what_is_wrong) {
               AllOf(HasSubstr("format is nvfp4"), HasSubstr("not whole elements")));
   EXPECT_THAT(refused([](auto& g) { g.format = KvFormat::kAuto; }), HasSubstr("format is auto"));
   std::byte base;
-  EXPECT_THAT(error_of([&] { good.view(&base, 1); }), HasSubstr("layer is 1"));
-  EXPECT_THAT(error_of([&] { good.view(nullptr); }), HasSubstr("base is null"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { good.view(&base, 1); }),
+              HasSubstr("layer is 1"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { good.view(nullptr); }),
+              HasSubstr("base is null"));
   AttentionSpec ragged{.num_query_heads = 1, .num_kv_heads = 1, .head_dim_qk = 64, .page_size = 0};
-  EXPECT_THAT(error_of([&] { KvCacheGeometry::of(ragged, 1); }), HasSubstr("page_size is 0"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { KvCacheGeometry::of(ragged, 1); }),
+              HasSubstr("page_size is 0"));
 }
 
 TEST(KvCacheGeometry, an_empty_pool_is_legal) {

@@ -16,10 +16,12 @@
 
 #include "cache/prefix_index.hpp"
 #include "rapt/error.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -28,16 +30,6 @@ using SequenceId = PageAllocator::SequenceId;
 
 Tokens copy_of(std::span<const int32_t> pages) {
   return {pages.begin(), pages.end()};
-}
-
-std::string error_of(const auto& call, ErrorCode code = ErrorCode::kInvalidArgument) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
 }
 
 // Begins a request on `tokens` and writes all of them.
@@ -326,7 +318,7 @@ TEST(PageAllocator, running_out_names_the_pages_and_changes_nothing) {
   PageAllocator allocator(3, 16);
   const SequenceId a = allocator.begin({}), b = allocator.begin({});
   allocator.reserve(a, 17);
-  EXPECT_THAT(error_of([&] { allocator.reserve(b, 32); }, ErrorCode::kOutOfMemory),
+  EXPECT_THAT(error_of(ErrorCode::kOutOfMemory, [&] { allocator.reserve(b, 32); }),
               AllOf(HasSubstr("1 of its 3 pages free"), HasSubstr("2 are needed")));
   EXPECT_TRUE(allocator.pages(b).empty());
   EXPECT_EQ(allocator.num_free_pages(), 1);
@@ -367,18 +359,23 @@ TEST(PageAllocator, fork_copies_the_partial_page_only) {
 TEST(PageAllocator, names_what_is_wrong) {
   PageAllocator allocator(2, 4);
   const SequenceId id = allocator.begin({});
-  EXPECT_THAT(error_of([&] { allocator.append(id, Tokens{1}); }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { allocator.append(id, Tokens{1}); }),
               AllOf(HasSubstr("1 tokens"), HasSubstr("room for 0"), HasSubstr("reserve()")));
-  EXPECT_THAT(error_of([&] { allocator.reserve(id, -1); }), HasSubstr("num_tokens is -1"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { allocator.reserve(id, -1); }),
+              HasSubstr("num_tokens is -1"));
   allocator.end(id);
-  EXPECT_THAT(error_of([&] { allocator.end(id); }), HasSubstr("sequence 0 is not active"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { allocator.end(id); }),
+              HasSubstr("sequence 0 is not active"));
   EXPECT_NE(allocator.begin({}), id) << "ids are never reused";
-  EXPECT_THAT(error_of([] { PageAllocator(-1, 4); }), HasSubstr("num_pages is -1"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [] { PageAllocator(-1, 4); }),
+              HasSubstr("num_pages is -1"));
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max();  // 2^64 bytes of tokens
-  EXPECT_THAT(error_of([] { PageAllocator(kMost, kMost); }, ErrorCode::kOutOfMemory),
+  EXPECT_THAT(error_of(ErrorCode::kOutOfMemory, [] { PageAllocator(kMost, kMost); }),
               HasSubstr("no memory for the tokens"));
-  EXPECT_THAT(error_of([] { PageAllocator(1, 0); }), HasSubstr("page_size is 0"));
-  EXPECT_THAT(error_of([] { PageAllocator(0, 4, true); }), HasSubstr("null page"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [] { PageAllocator(1, 0); }),
+              HasSubstr("page_size is 0"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [] { PageAllocator(0, 4, true); }),
+              HasSubstr("null page"));
 }
 
 }  // namespace

@@ -7,22 +7,14 @@
 
 #include "rapt/error.hpp"
 #include "rapt/kv_cache.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string error_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(PageTable, manager_page_b_is_kernel_pages_from_b_times_ratio) {
   std::vector<int32_t> out(9);
@@ -46,18 +38,21 @@ TEST(PageTable, last_kernel_page_may_be_the_largest_int32) {
   std::vector<int32_t> out(2);
   expand_pages(std::vector<int32_t>{1073741823}, 2, out);
   EXPECT_THAT(out, ElementsAre(2147483646, 2147483647));
-  EXPECT_THAT(error_of([&] { expand_pages(std::vector<int32_t>{1073741824}, 2, out); }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
+                       [&] { expand_pages(std::vector<int32_t>{1073741824}, 2, out); }),
               HasSubstr("manager_pages[0] is 1073741824"));
   EXPECT_THAT(out, ElementsAre(2147483646, 2147483647)) << "an error must not write";
 }
 
 TEST(PageTable, expand_refuses_a_wrong_size) {
   std::vector<int32_t> out(5);
-  EXPECT_THAT(error_of([&] {
-                expand_pages(std::vector<int32_t>{1, 2}, 3, out);
-              }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
+                       [&] {
+                         expand_pages(std::vector<int32_t>{1, 2}, 3, out);
+                       }),
               HasSubstr("out has 5 entries: 2 manager pages of 3 kernel pages take 6"));
-  EXPECT_THAT(error_of([&] { expand_pages({}, 0, {}); }), HasSubstr("ratio is 0"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { expand_pages({}, 0, {}); }),
+              HasSubstr("ratio is 0"));
 }
 
 // Public report B07: position 31 is the last of page 1, and the next page starts only at 32.
@@ -77,10 +72,12 @@ TEST(PageTable, slots_are_64_bit) {
 
 TEST(PageTable, slot_past_the_pages_is_refused) {
   const std::vector<int32_t> pages = {7, 2, 9};
-  EXPECT_THAT(error_of([&] { slot_of(pages, 16, 48); }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 16, 48); }),
               HasSubstr("pos is 48: the request's 3 pages of 16 hold positions 0 to 47"));
-  EXPECT_THAT(error_of([&] { slot_of(pages, 16, -1); }), HasSubstr("pos is -1"));
-  EXPECT_THAT(error_of([&] { slot_of(pages, 0, 1); }), HasSubstr("page_size is 0"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 16, -1); }),
+              HasSubstr("pos is -1"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 0, 1); }),
+              HasSubstr("page_size is 0"));
 }
 
 }  // namespace

@@ -14,7 +14,6 @@ namespace {
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
-using Answer = DiskCache::Answer;
 
 const TranslationUnit kUnit = translation_unit(key_of(64), source_of());
 const CompiledKernel kKernel = CountingCompiler::result_of(kUnit);
@@ -23,7 +22,7 @@ const CacheId kId = cache_id(kUnit, "compiler 1");
 class DiskCacheTest : public testing::Test {
  protected:
   // What the cache answers with these bytes in the entry's place.
-  Answer answer_to(std::string_view bytes) {
+  DiskCache::Answer answer_to(std::string_view bytes) {
     put(cache_.path_of(kId), bytes);
     return cache_.find(kId, found_);
   }
@@ -34,9 +33,9 @@ class DiskCacheTest : public testing::Test {
 };
 
 TEST_F(DiskCacheTest, an_entry_is_found_as_it_was_stored) {
-  EXPECT_EQ(cache_.find(kId, found_), Answer::kAbsent);
+  EXPECT_EQ(cache_.find(kId, found_), DiskCache::Answer::kAbsent);
   ASSERT_EQ(cache_.store(kId, kKernel), std::nullopt);
-  ASSERT_EQ(cache_.find(kId, found_), Answer::kFound);
+  ASSERT_EQ(cache_.find(kId, found_), DiskCache::Answer::kFound);
   EXPECT_EQ(found_.image, kKernel.image);
   EXPECT_EQ(found_.resources, kKernel.resources);
   EXPECT_EQ(cache_.path_of(kId).filename().string(), kId.hash.hex() + ".kernel");
@@ -52,26 +51,26 @@ TEST_F(DiskCacheTest, every_changed_byte_is_found_damaged) {
   for (size_t i = 0; i < whole.size(); i++) {
     std::string changed = whole;
     changed[i] = static_cast<char>(changed[i] ^ (1 << i % 8));
-    EXPECT_EQ(answer_to(changed), Answer::kDamaged) << "byte " << i;
+    EXPECT_EQ(answer_to(changed), DiskCache::Answer::kDamaged) << "byte " << i;
   }
   EXPECT_EQ(found_.image, "");  // none of it leaves
-  EXPECT_EQ(answer_to(whole), Answer::kFound);
+  EXPECT_EQ(answer_to(whole), DiskCache::Answer::kFound);
 }
 
 TEST_F(DiskCacheTest, every_cut_and_every_appendix_is_found_damaged) {
   ASSERT_EQ(cache_.store(kId, kKernel), std::nullopt);
   const std::string whole = contents(cache_.path_of(kId));
   for (size_t length = 0; length < whole.size(); length++)
-    EXPECT_EQ(answer_to(whole.substr(0, length)), Answer::kDamaged) << length;
-  EXPECT_EQ(answer_to(whole + '\0'), Answer::kDamaged);
-  EXPECT_EQ(answer_to(whole + whole), Answer::kDamaged);
+    EXPECT_EQ(answer_to(whole.substr(0, length)), DiskCache::Answer::kDamaged) << length;
+  EXPECT_EQ(answer_to(whole + '\0'), DiskCache::Answer::kDamaged);
+  EXPECT_EQ(answer_to(whole + whole), DiskCache::Answer::kDamaged);
 }
 
 TEST_F(DiskCacheTest, a_sound_entry_of_something_else_is_found_damaged) {
   const CacheId other = cache_id(kUnit, "compiler 2");
   ASSERT_EQ(cache_.store(other, kKernel), std::nullopt);
-  EXPECT_EQ(answer_to(contents(cache_.path_of(other))), Answer::kDamaged);
-  EXPECT_EQ(answer_to("#!/bin/sh\necho nothing of ours\n"), Answer::kDamaged);
+  EXPECT_EQ(answer_to(contents(cache_.path_of(other))), DiskCache::Answer::kDamaged);
+  EXPECT_EQ(answer_to("#!/bin/sh\necho nothing of ours\n"), DiskCache::Answer::kDamaged);
 }
 
 // Magic 8 bytes, version 4, payload's length 8, hash 16, payload.
@@ -84,24 +83,24 @@ TEST_F(DiskCacheTest, a_sound_entry_of_another_version_is_found_damaged) {
     bytes.replace(20, 16, hash.written());
   };
   reseal();
-  EXPECT_EQ(answer_to(bytes), Answer::kFound);  // so it is sealed as the cache does
+  EXPECT_EQ(answer_to(bytes), DiskCache::Answer::kFound);  // so it is sealed as the cache does
   for (int version : {0, 2}) {
     bytes[8] = static_cast<char>(version);
     reseal();
-    EXPECT_EQ(answer_to(bytes), Answer::kDamaged) << version;
+    EXPECT_EQ(answer_to(bytes), DiskCache::Answer::kDamaged) << version;
   }
 }
 
 TEST_F(DiskCacheTest, a_folder_in_an_entrys_place_is_damage_that_a_write_reports) {
   std::filesystem::create_directories(cache_.path_of(kId) / "inside");
-  EXPECT_EQ(cache_.find(kId, found_), Answer::kDamaged);
+  EXPECT_EQ(cache_.find(kId, found_), DiskCache::Answer::kDamaged);
   EXPECT_THAT(cache_.store(kId, kKernel).value_or(""), HasSubstr("renaming "));
 }
 
 TEST_F(DiskCacheTest, a_folder_that_cannot_be_made_is_reported) {
   put(scratch_ / "file", "");
   const DiskCache cache(scratch_ / "file/cache");
-  EXPECT_EQ(cache.find(kId, found_), Answer::kAbsent);
+  EXPECT_EQ(cache.find(kId, found_), DiskCache::Answer::kAbsent);
   EXPECT_THAT(cache.store(kId, kKernel).value_or(""),
               AllOf(HasSubstr("creating "), HasSubstr("Not a directory")));
   EXPECT_FALSE(cache.lock(kId, std::chrono::minutes(1)).held());
@@ -116,14 +115,14 @@ TEST_F(DiskCacheTest, a_read_only_folder_is_read_and_its_writes_are_reported) {
   if (before == 0) {
     ASSERT_EQ(seteuid(65534), 0);
   }
-  const Answer answer = cache_.find(kId, found_);
+  const DiskCache::Answer answer = cache_.find(kId, found_);
   const std::optional<std::string> why = cache_.store(cache_id(kUnit, "compiler 2"), kKernel);
   const bool locked = cache_.lock(kId, std::chrono::minutes(1)).held();
   if (before == 0) {
     ASSERT_EQ(seteuid(0), 0);
   }
   std::filesystem::permissions(cache_.folder(), std::filesystem::perms(0755));
-  EXPECT_EQ(answer, Answer::kFound);
+  EXPECT_EQ(answer, DiskCache::Answer::kFound);
   EXPECT_THAT(why.value_or(""), AllOf(HasSubstr("creating "), HasSubstr("Permission denied")));
   EXPECT_FALSE(locked);
 }
@@ -165,7 +164,7 @@ TEST_F(DiskCacheTest, a_full_disk_is_reported_and_keeps_no_half_entry) {
     EXPECT_THAT(cache_.store(kId, large).value_or(""),
                 AllOf(HasSubstr("writing "),
                       AnyOf(HasSubstr("No space left on device"), HasSubstr("File too large"))));
-    EXPECT_EQ(cache_.find(kId, found_), Answer::kAbsent);
+    EXPECT_EQ(cache_.find(kId, found_), DiskCache::Answer::kAbsent);
     EXPECT_TRUE(std::filesystem::is_empty(cache_.folder()));
   }
   EXPECT_EQ(cache_.store(kId, large), std::nullopt);
@@ -181,7 +180,7 @@ TEST_F(DiskCacheTest, what_killed_writers_left_is_removed_after_an_hour) {
   ASSERT_EQ(cache_.store(cache_id(kUnit, "compiler 2"), kKernel), std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::exists(young));
-  EXPECT_EQ(cache_.find(kId, found_), Answer::kFound);
+  EXPECT_EQ(cache_.find(kId, found_), DiskCache::Answer::kFound);
 }
 
 TEST(DefaultCacheFolder, is_the_first_variable_that_says_something) {

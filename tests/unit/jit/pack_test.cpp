@@ -7,7 +7,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using Answer = Pack::Answer;
 
 constexpr int64_t kNumKernels = 9;
 
@@ -43,12 +42,12 @@ TEST_F(PackTest, every_kernel_is_found_as_it_was_added) {
   EXPECT_EQ(pack.num_kernels(), kNumKernels);
   for (int64_t i = 0; i < kNumKernels; i++) {
     CompiledKernel kernel;
-    ASSERT_EQ(pack.find(unit_of(i), kernel), Answer::kFound);
+    ASSERT_EQ(pack.find(unit_of(i), kernel), Pack::Answer::kFound);
     expect_right(kernel, key_of(i));
   }
   CompiledKernel kernel;
   for (int64_t i : {int64_t{-1}, kNumKernels, int64_t{100}})
-    EXPECT_EQ(pack.find(unit_of(i), kernel), Answer::kAbsent);
+    EXPECT_EQ(pack.find(unit_of(i), kernel), Pack::Answer::kAbsent);
   EXPECT_EQ(kernel.image, "");
 }
 
@@ -56,7 +55,7 @@ TEST_F(PackTest, a_kernel_of_another_text_is_stale) {
   CompiledKernel kernel;
   const TranslationUnit newer =
       translation_unit(key_of(3), source_of("extern \"C\" GLOBAL void attend() { /*new*/ }"));
-  EXPECT_EQ(Pack(path_).find(newer, kernel), Answer::kStale);
+  EXPECT_EQ(Pack(path_).find(newer, kernel), Pack::Answer::kStale);
   EXPECT_EQ(kernel.image, "");
 }
 
@@ -84,7 +83,7 @@ TEST_F(PackTest, an_empty_pack_has_nothing) {
   const Pack pack(path_);
   EXPECT_EQ(pack.num_kernels(), 0u);
   CompiledKernel kernel;
-  EXPECT_EQ(pack.find(unit_of(1), kernel), Answer::kAbsent);
+  EXPECT_EQ(pack.find(unit_of(1), kernel), Pack::Answer::kAbsent);
 }
 
 TEST_F(PackTest, a_key_is_added_once) {
@@ -107,7 +106,7 @@ TEST_F(PackTest, no_changed_byte_gives_a_wrong_kernel) {
       int64_t here = 0;
       for (int64_t dim = 0; dim < kNumKernels; dim++) {
         CompiledKernel kernel;
-        if (pack.find(unit_of(dim), kernel) == Answer::kFound)
+        if (pack.find(unit_of(dim), kernel) == Pack::Answer::kFound)
           expect_right(kernel, key_of(dim));
         else
           here++;
