@@ -257,7 +257,9 @@ class Mutation:
         (folder / "kernels" / file).write_text(text.replace(before, after))
         made, program = folder / "mutant.o", folder / self.program
         compile_it = self.compile.replace(f"-I{self.kernels}", f"-I{folder / 'kernels'}")
-        compile_it = compile_it.replace(f"-o {self.object}", f"-o {made}").replace("-O3", "-O1")
+        compile_it = (
+            compile_it.replace(f"-o {self.object}", f"-o {made}").replace("-O3", "-O1") + " -w"
+        )
         if (
             subprocess.run(
                 compile_it, shell=True, cwd=self.directory, capture_output=True
