@@ -35,10 +35,9 @@ def run(*command, expect_failure=False, **options):
 
 
 def configure(arg, source, build, *settings):
+    """The command; with the tree's compiler cache, which has most of the library already."""
     launcher = (
-        [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"]
-        if shutil.which("ccache")
-        else []
+        "cmake;-E;env;CCACHE_NOHASHDIR=1;" f"CCACHE_BASEDIR={arg.source};{shutil.which('ccache')}"
     )
     shutil.rmtree(build, ignore_errors=True)
     return [
@@ -52,9 +51,17 @@ def configure(arg, source, build, *settings):
         f"-DCMAKE_C_COMPILER={arg.cc}",
         f"-DCMAKE_CXX_COMPILER={arg.cxx}",
         f"-DCMAKE_BUILD_TYPE={arg.build_type}",
-        *launcher,
+        *([f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}"] if shutil.which("ccache") else []),
+        "-DCMAKE_UNITY_BUILD=ON",
+        "-DCMAKE_UNITY_BUILD_BATCH_SIZE=12",
         *settings,
     ]
+
+
+def beside(arg, name):
+    """A build folder as deep as the tree's own, so that relative paths, which the compiler cache
+    looks at, are the same."""
+    return arg.build.parent / f"{arg.build.name}-{name}"
 
 
 def install(arg, build, kind):
@@ -84,7 +91,7 @@ def exported(library, types=string.ascii_letters):
 
 def consume(arg, how, *settings):
     """Builds and runs the consumer project; gives its build folder."""
-    build = arg.work / f"consumer-{how}"
+    build = beside(arg, f"consumer-{how}")
     run(
         *configure(
             arg,
@@ -190,7 +197,7 @@ def pkg_config(arg, kind="shared"):
 
 
 def static(arg):
-    build = arg.work / "static-build"
+    build = beside(arg, "static")
     run(
         *configure(
             arg,
