@@ -67,6 +67,9 @@ class RAPT_API Plan {
 // first: a NaN or an infinity in a request's queries, or in keys and values that one of them sees,
 // may make anything of that request's out and lse, and changes no other request's. What no query
 // sees may hold anything.
+//
+// All backends but the reference keep scores and biases, times log2(e), and sums of weights times
+// values in float: a request in which one of these passes its range counts as one with a NaN.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
   // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of

@@ -267,9 +267,8 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(0, INT32_MAX));
   command
       ->add_option("--top-p", o->sampling.top_p,
-                   "Draw from the smallest set of this mass, above 0; 1 = off")
+                   "Draw from the smallest set of this mass; 0 takes the likeliest token, 1 = off")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
       ->check(CLI::Range(0.0, 1.0));
   command
       ->add_option("--min-p", o->sampling.min_p,

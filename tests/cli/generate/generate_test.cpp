@@ -129,12 +129,17 @@ TEST_F(Generate, stats_name_the_backend_and_why) {
   EXPECT_THAT(outcome.err, HasSubstr("reference"));
 }
 
+TEST_F(Generate, no_mass_at_all_is_the_likeliest_token) {
+  EXPECT_EQ(run(kBin + "--max-tokens 8 --top-p 0").out,
+            run(kBin + "--max-tokens 8 --temperature 0").out);
+}
+
 TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal("", "--model is required");
   expect_refusal(kBin + "--temperature -1", "temperature");
   expect_refusal(kBin + "--max-tokens -1", "--max-tokens");
   expect_refusal(kBin + "--top-k -1", "--top-k");
-  for (const char* value : {"0", "-0.5", "2", "nan"})
+  for (const char* value : {"-0.5", "2", "nan"})
     expect_refusal(kBin + "--max-tokens 2 --top-p " + value, "top");
   for (const char* value : {"-0.5", "1.5", "nan"})
     expect_refusal(kBin + "--max-tokens 2 --min-p " + value, "min");
