@@ -4,6 +4,7 @@
 # (src/emulator/instrument.cpp): nothing is linked with ThreadSanitizer. A program links NAME and rapt_emulator.
 function(rapt_emulated_kernel name)
   add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # mutants take the place of one source
   target_link_libraries(${name} PRIVATE rapt_flags rapt_emulator)
   target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/emulator
     ${PROJECT_SOURCE_DIR}/src/kernels ${PROJECT_SOURCE_DIR}/tests)
