@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/check.hpp"
 #include "problem/visibility.hpp"
@@ -22,6 +23,10 @@ constexpr double kLaunchNs = 5000;
 // The GPU that batch_invariant cuts for.
 constexpr int32_t kNominalSlots = 128;
 constexpr double kNominalGigahertz = 1.5;
+// Tiles of a request whose times stand for all of its: times rise and fall along straight lines.
+constexpr uint32_t kSampledTiles = 4;
+// Lengths that are told apart when blocks are ordered.
+constexpr int64_t kLengthClasses = 1024;
 // Kernels number rows and keys in 32 bits, and round up to the end of a tile.
 constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
 
@@ -30,16 +35,19 @@ class Costs {
  public:
   Costs(const AttentionSpec& spec, const Machine& machine) : machine_(machine) {
     const double dims = spec.head_dim_qk + spec.dim_vo();
-    read_ns_ = dims * static_cast<double>(size_of(spec.dtype)) / machine.read_bytes_per_ns;
+    const double read_ns =
+        dims * static_cast<double>(size_of(spec.dtype)) / machine.read_bytes_per_ns;
     // Whatever rows a work has, its block multiplies a tile's.
-    multiply_ns_ = 2 * dims * machine.tile_rows / machine.flops_per_ns;
+    const double multiply_ns = 2 * dims * machine.tile_rows / machine.flops_per_ns;
+    block_keys_ns_ = std::max(read_ns, multiply_ns) * machine.tile_keys;
     partial_row_ns_ = 2.0 * spec.dim_vo() * sizeof(float) / machine.read_bytes_per_ns;
   }
 
   // Of a block against so many keys.
-  double block_ns(int64_t keys) const {
-    const int64_t whole = round_up(keys, machine_.tile_keys);
-    return kBlockNs + std::max(read_ns_, multiply_ns_) * static_cast<double>(whole);
+  double block_ns(int32_t keys) const {
+    const auto unit = static_cast<uint32_t>(machine_.tile_keys);
+    const uint32_t blocks = (static_cast<uint32_t>(keys) + unit - 1) / unit;
+    return kBlockNs + block_keys_ns_ * blocks;
   }
   // What a block more costs: its start, and its partial results.
   double cut_ns(int64_t rows) const {
@@ -48,8 +56,7 @@ class Costs {
 
  private:
   const Machine& machine_;
-  double read_ns_;         // K and V of a key
-  double multiply_ns_;     // a tile's rows by a key
+  double block_keys_ns_;   // tile_keys keys: read, and multiplied by a tile's rows
   double partial_row_ns_;  // a row's partial result, written and read
 };
 
@@ -57,45 +64,61 @@ class Planner {
  public:
   Planner(const AttentionSpec& spec, const Machine& machine, WorkList& list)
       : spec_(spec),
+        group_(static_cast<uint32_t>(spec.group())),
         band_(spec.visible_band()),
         machine_(machine),
         costs_(spec, machine),
         list_(list) {}
 
-  // body(tile with its keys, its time) for each tile of one KV head of a request.
-  template <typename Body>
-  void for_each_tile(int32_t b, const Body& body) const {
-    const device::AttentionRequest& request = list_.requests[b];
-    const int64_t rows = int64_t{request.query_len} * spec_.group();
-    for (int64_t row = 0; row < rows; row += machine_.tile_rows) {
-      const int64_t end = std::min<int64_t>(rows, row + machine_.tile_rows);
-      const KeyRange keys = visible_keys(band_, row / spec_.group(), (end - 1) / spec_.group() + 1,
-                                         request.query_len, request.kv_len);
-      device::AttentionWork tile{};
-      tile.request = b;
-      tile.row_begin = static_cast<int>(row), tile.row_end = static_cast<int>(end);
-      tile.key_begin = static_cast<int>(keys.begin), tile.key_end = static_cast<int>(keys.end);
-      tile.partial = -1;
-      body(tile, costs_.block_ns(keys.size()));
-    }
-  }
-
+  // Of all slots together.
   double request_ns(int32_t b) const {
+    const uint32_t tiles = num_tiles(b);
     double ns = 0;
-    for_each_tile(b, [&](const device::AttentionWork&, double tile_ns) { ns += tile_ns; });
+    if (tiles <= kSampledTiles) {
+      for (uint32_t i = 0; i < tiles; i++) ns += tile_ns(tile(b, i));
+    } else {
+      for (uint32_t i = 0; i < kSampledTiles; i++)  // the middle of its stretch
+        ns += tile_ns(
+            tile(b, static_cast<uint32_t>(uint64_t{2 * i + 1} * tiles / (2 * kSampledTiles))));
+      ns *= static_cast<double>(tiles) / kSampledTiles;
+    }
     return ns * spec_.num_kv_heads;
   }
 
-  // Adds a request's blocks, cut so that none is much longer than `share`.
+  // Adds a request's works, cut so that none takes much longer than `share`.
   void add_request(int32_t b, double share) {
-    for_each_tile(b, [&](device::AttentionWork tile, double ns) {
-      const int64_t parts = parts_of(tile, ns, share);
-      for (tile.kv_head = 0; tile.kv_head < spec_.num_kv_heads; tile.kv_head++)
-        add_tile(tile, parts);
-    });
+    for (uint32_t i = 0, tiles = num_tiles(b); i < tiles; i++) {
+      const device::AttentionWork whole = tile(b, i);
+      add_tile(whole, parts_of(whole, tile_ns(whole), share));
+    }
   }
 
  private:
+  uint32_t num_tiles(int32_t b) const {
+    const auto rows = static_cast<uint32_t>(list_.requests[b].query_len) * group_;
+    const auto tile_rows = static_cast<uint32_t>(machine_.tile_rows);
+    return (rows + tile_rows - 1) / tile_rows;
+  }
+
+  // Tile i of a request, against all keys that it sees.
+  device::AttentionWork tile(int32_t b, uint32_t i) const {
+    const device::AttentionRequest& request = list_.requests[b];
+    const auto row = i * static_cast<uint32_t>(machine_.tile_rows);
+    const uint32_t end = std::min(static_cast<uint32_t>(request.query_len) * group_,
+                                  row + static_cast<uint32_t>(machine_.tile_rows));
+    const KeyRange keys = visible_keys(band_, row / group_, (end - 1) / group_ + 1,
+                                       request.query_len, request.kv_len);
+    return {.request = b,
+            .row_begin = static_cast<int>(row),
+            .row_end = static_cast<int>(end),
+            .key_begin = static_cast<int>(keys.begin),
+            .key_end = static_cast<int>(keys.end),
+            .partial = -1};
+  }
+  double tile_ns(const device::AttentionWork& tile) const {
+    return costs_.block_ns(tile.key_end - tile.key_begin);
+  }
+
   int64_t parts_of(const device::AttentionWork& tile, double ns, double share) const {
     if (ns <= kWholeTile * share) return 1;
     const int64_t rows = tile.row_end - tile.row_begin;
@@ -110,32 +133,34 @@ class Planner {
     const int64_t unit = machine_.tile_keys, first = tile.key_begin / unit;
     const int64_t blocks = ceil_div(tile.key_end, unit) - first;
     const int64_t rows = tile.row_end - tile.row_begin;
-    if (parts > 1) add_merge_rows(tile, parts);
+    const int64_t first_partial = list_.num_partial_rows / spec_.num_kv_heads;
+    if (parts > 1) add_merge_rows(tile, first_partial, parts);
     for (int64_t part = 0; part < parts; part++) {
       device::AttentionWork piece = tile;
       if (part > 0) piece.key_begin = static_cast<int>((first + blocks * part / parts) * unit);
       if (part + 1 < parts)
         piece.key_end = static_cast<int>((first + blocks * (part + 1) / parts) * unit);
-      if (parts > 1) piece.partial = list_.num_partial_rows + part * rows;
-      list_.order.push_back({costs_.block_ns(piece.key_end - piece.key_begin),
-                             static_cast<int32_t>(list_.unordered.size())});
+      if (parts > 1) piece.partial = first_partial + part * rows;
       list_.unordered.push_back(piece);
     }
-    if (parts > 1) list_.num_partial_rows += parts * rows;
+    if (parts > 1) list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
   }
 
-  void add_merge_rows(const device::AttentionWork& tile, int64_t parts) {
+  void add_merge_rows(const device::AttentionWork& tile, int64_t first_partial, int64_t parts) {
     const int64_t rows = tile.row_end - tile.row_begin;
     const auto group = static_cast<int>(spec_.group());
     for (int row = tile.row_begin; row < tile.row_end; row++)
-      list_.merge_rows.push_back({.partial = list_.num_partial_rows + row - tile.row_begin,
-                                  .part_stride = rows,
-                                  .num_parts = static_cast<int>(parts),
-                                  .token = list_.requests[tile.request].query_start + row / group,
-                                  .query_head = tile.kv_head * group + row % group});
+      for (int head = 0; head < spec_.num_kv_heads; head++)
+        list_.merge_rows.push_back(
+            {.partial = (first_partial + row - tile.row_begin) * spec_.num_kv_heads + head,
+             .part_stride = rows * spec_.num_kv_heads,
+             .num_parts = static_cast<int>(parts),
+             .token = list_.requests[tile.request].query_start + row / group,
+             .query_head = head * group + row % group});
   }
 
   const AttentionSpec& spec_;
+  const uint32_t group_;
   const Window band_;
   const Machine& machine_;
   const Costs costs_;
@@ -196,13 +221,24 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const Machine> tiles, 
   return best;
 }
 
-// Moves what was added since `first` behind the works, the longest first.
-void sort_works(size_t first, WorkList& list) {
-  std::sort(
-      list.order.begin() + static_cast<std::ptrdiff_t>(first), list.order.end(),
-      [](const auto& a, const auto& b) { return a.ns != b.ns ? a.ns > b.ns : a.work < b.work; });
-  for (size_t i = first; i < list.order.size(); i++)
-    list.works.push_back(list.unordered[list.order[i].work]);
+// Appends what was added to the works, the longest first: sorted by counting those of each class of
+// lengths.
+void order_works(WorkList& list) {
+  int32_t longest = 1;
+  for (const device::AttentionWork& work : list.unordered)
+    longest = std::max(longest, work.key_end - work.key_begin);
+  const double classes = static_cast<double>(kLengthClasses - 1) / longest;
+  const auto class_of = [&](const device::AttentionWork& work) {
+    return static_cast<size_t>((longest - (work.key_end - work.key_begin)) * classes);
+  };
+  list.next_of.assign(kLengthClasses, 0);
+  for (const device::AttentionWork& work : list.unordered) list.next_of[class_of(work)]++;
+  auto next = static_cast<int32_t>(list.works.size());
+  for (int32_t& count : list.next_of) next += std::exchange(count, next);
+  list.works.resize(static_cast<size_t>(next));
+  for (const device::AttentionWork& work : list.unordered)
+    list.works[static_cast<size_t>(list.next_of[class_of(work)]++)] = work;
+  list.unordered.clear();
 }
 
 }  // namespace
@@ -223,8 +259,6 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
 
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                int64_t page_table_width, WorkList& list) {
-  list.order.clear();
-  list.unordered.clear();
   list.works.clear();
   list.num_works.clear();
   list.tile_of.clear();
@@ -240,7 +274,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
       if (list.tile_of[b] == static_cast<int32_t>(i))
         planner.add_request(
             b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots : totals[i]);
-    sort_works(first, list);
+    order_works(list);
     list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
   }
 }

@@ -4,8 +4,8 @@
 // the keys that they see. Costs are in nanoseconds of one slot, a thread block's share of an SM:
 // bytes of K and V over its bandwidth, or flops over its rate, whichever takes longer. A tile that
 // takes longer than an equal share of the step has its keys cut, unless the partial results would
-// cost more than the balance is worth. The longest blocks come first, since a GPU starts blocks in
-// order: what is left at the end is short.
+// cost more than the balance is worth. The longest come first, since a GPU starts blocks in order:
+// what is left at the end is short. All KV heads do the same, a block each.
 //
 // A kernel may come with several tiles, few rows for decoding and many for prefill, each launched
 // on its own: a request goes to the one that takes less of the GPU's time for it, unless all
@@ -40,19 +40,16 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
 
 struct WorkList {
   std::vector<device::AttentionRequest> requests;  // one for each of the batch
-  // Those of the first tile, then those of the next; of each the longest first.
+  // Those of the first tile, then those of the next; of each the longest first. A thousandth of the
+  // longest is not told apart.
   std::vector<device::AttentionWork> works;
   std::vector<int32_t> num_works;            // of each tile
   std::vector<device::MergeRow> merge_rows;  // rows whose keys were cut
   int64_t num_partial_rows = 0;
 
   // The planner's own, kept for its capacity.
-  struct Cost {
-    double ns;
-    int32_t work;
-  };
-  std::vector<Cost> order;
   std::vector<device::AttentionWork> unordered;
+  std::vector<int32_t> next_of;  // each class of lengths: the place of its next work
   std::vector<int32_t> tile_of;  // each request
   std::vector<double> gpu_ns;    // [tile][request]
 };

@@ -14,13 +14,14 @@ namespace {
 
 using flash_attention::PlanMemory;
 
-// Blocks of one tile: works [first, first + count) of the plan.
+// What one tile does: works [first, first + count) of the plan, each for every KV head.
 struct TileLaunch {
   const cuda::Kernel* kernel = nullptr;
   int32_t tile_rows = 0;
-  int64_t first = 0;
-  uint32_t count = 0;
+  int64_t first = 0, count = 0;
 };
+
+constexpr int64_t kMaxGridY = 65535;
 
 struct FlashAttentionPlan final : BackendPlan {
   explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
@@ -36,7 +37,7 @@ struct FlashAttentionPlan final : BackendPlan {
   std::string describe() const override {
     std::string blocks;
     for (const TileLaunch& launch : launches)
-      if (launch.count) blocks += concat(launch.count, " blocks of ", launch.tile_rows, " rows, ");
+      if (launch.count) blocks += concat(launch.count, " works of ", launch.tile_rows, " rows, ");
     return concat("flash_attention 2: ", shape.num_requests, " requests, ", shape.num_tokens,
                   " tokens: ", blocks, list.merge_rows.size(), " rows merged from ",
                   list.num_partial_rows, " partial rows, workspace ", shape.workspace_bytes,
@@ -120,9 +121,7 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   int64_t first = 0;
   for (size_t i = 0; i < choices_.size(); i++) {
     TileLaunch& launch = plan.launches[i];
-    launch = {.tile_rows = tiles_[i].tile_rows,
-              .first = first,
-              .count = static_cast<uint32_t>(list.num_works[i])};
+    launch = {.tile_rows = tiles_[i].tile_rows, .first = first, .count = list.num_works[i]};
     first += launch.count;
     if (launch.count == 0) continue;
     launch.kernel = &attention_[i].get(gpu_.kernels(), [&] {
@@ -196,14 +195,16 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   }
   for (size_t i = 0; i < choices_.size(); i++) {
     const TileLaunch& launch = plan.launches[i];
-    if (launch.count == 0) continue;
     const device::AttentionVariant& variant = choices_[i].variant;
-    params.works = plan.memory.at<device::AttentionWork>(plan.works) + launch.first;
-    cuda::launch(*launch.kernel,
-                 {.grid = {launch.count},
-                  .block = {static_cast<uint32_t>(variant.num_threads())},
-                  .shared_bytes = static_cast<uint32_t>(variant.shared_bytes())},
-                 stream, params);
+    for (int64_t done = 0; done < launch.count; done += kMaxGridY) {
+      params.works = plan.memory.at<device::AttentionWork>(plan.works) + launch.first + done;
+      cuda::launch(*launch.kernel,
+                   {.grid = {static_cast<uint32_t>(spec_.num_kv_heads),
+                             static_cast<uint32_t>(std::min(kMaxGridY, launch.count - done))},
+                    .block = {static_cast<uint32_t>(variant.num_threads())},
+                    .shared_bytes = static_cast<uint32_t>(variant.shared_bytes())},
+                   stream, params);
+    }
   }
   if (!plan.merge) return;
   const auto num_rows = static_cast<int>(plan.list.merge_rows.size());

@@ -35,18 +35,20 @@ struct AttentionRequest {
   long long mask_bit;    // of its first bit in AttentionParams::custom_mask
 };
 
-// What one thread block does: rows of a request against some of its keys, for one KV head. Row r is
+// What a thread block does for each KV head: rows of a request against some of its keys. Row r is
 // query token r / group of query head kv_head * group + r % group.
 struct AttentionWork {
-  int request, kv_head;
+  int request;
   int row_begin, row_end;  // at most a tile
   int key_begin, key_end;
-  long long partial;  // -1: out and lse are written; else the index of the first partial row
+  // -1: out and lse are written; else row r's partial row is number
+  // (partial + r - row_begin) * KV heads + kv_head.
+  long long partial;
 };
 
 // Pointers are device addresses; strides are in bytes unless said otherwise.
 struct AttentionParams {
-  const AttentionWork* works;  // [grid size]
+  const AttentionWork* works;  // [grid y]; the grid's x are the KV heads
   const AttentionRequest* requests;
   const int* page_ids;
   const unsigned char *q, *k, *v;

@@ -1,9 +1,9 @@
 // Attention by FlashAttention-2's algorithm (Dao 2023) with mma.sync and cp.async: SM80 and later.
 //
-// A thread block computes one AttentionWork: up to tile_rows rows (query tokens times the query
-// heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp owns
-// tile_rows / num_warps rows, whose outputs and scores, of step_keys keys at a time, live in its
-// registers:
+// A thread block computes an AttentionWork for one KV head: up to tile_rows rows (query tokens
+// times the query heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp
+// owns tile_rows / num_warps rows, whose outputs and scores, of step_keys keys at a time, live in
+// its registers:
 //
 //   S [rows, step_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [step_keys, Dvo],
 //
@@ -55,7 +55,7 @@ class AttentionBlock {
  public:
   METHOD AttentionBlock(const AttentionParams& params)
       : params_(params),
-        work_(params.works[block_index_x()]),
+        work_(params.works[block_index_y()]),
         request_(params.requests[work_.request]) {
     q_ = shared_address(&shared().q), k_ = shared_address(&shared().k[0]),
     v_ = shared_address(&shared().v[0]);
@@ -106,8 +106,11 @@ class AttentionBlock {
   METHOD int row_of(int m, int half) const {
     return work_.row_begin + warp_row() + 16 * m + 8 * half + static_cast<int>(lane_index()) / 4;
   }
+  static METHOD int kv_head() {
+    return static_cast<int>(block_index_x());
+  }
   METHOD int query_head(int row) const {
-    return work_.kv_head * kGroup + row % kGroup;
+    return kv_head() * kGroup + row % kGroup;
   }
   METHOD KeyRange visible(int row) const {
     return visible_keys(params_, request_, work_, row / kGroup);
@@ -146,9 +149,9 @@ class AttentionBlock {
       slot = key % kVariant.page_size;
     }
     return {page * params_.k_page_stride + slot * params_.k_token_stride +
-                work_.kv_head * params_.k_head_stride,
+                kv_head() * params_.k_head_stride,
             page * params_.v_page_stride + slot * params_.v_token_stride +
-                work_.kv_head * params_.v_head_stride};
+                kv_head() * params_.v_head_stride};
   }
   METHOD void keep(KeyRow row, int stage) {
     if (thread_index() >= kKeys) return;
@@ -304,7 +307,8 @@ class AttentionBlock {
         const float norm = sum == 0 ? 0 : weight / sum * params_.out_scale;
         if (row >= work_.row_end) continue;
         if (partial) {
-          const i64 index = work_.partial + row - work_.row_begin;
+          const i64 index =
+              (work_.partial + row - work_.row_begin) * grid_size_x() + block_index_x();
           float* out = params_.partial_out + index * kDimVo;
 #pragma unroll
           for (int n = 0; n < kOutTiles; n++)

@@ -55,10 +55,7 @@ void EmulatedAttention::expect_right() {
   const std::vector<uint16_t> k = normal(cache_size, random), v = normal(cache_size, random);
   const std::vector<int> page_ids = {3, 0, 4, 1, 2};
   ASSERT_EQ(page_ids.size(), size_t{kPages});
-  std::vector<AttentionWork> works;
-  for (int head = 0; head < kKvHeads; head++)
-    works.push_back({0, head, 0, kQueries * kGroup, 0, kKeys, -1});
-
+  const std::vector<AttentionWork> works = {{0, 0, kQueries * kGroup, 0, kKeys, -1}};
   const DeviceBuffer works_there = on_device(works), pages_there = on_device(page_ids);
   const DeviceBuffer requests =
       on_device(std::vector<AttentionRequest>{{0, kQueries, kKeys, 0, 0, 0}});

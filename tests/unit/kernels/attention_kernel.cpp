@@ -8,9 +8,9 @@ namespace rapt::emulator {
 namespace {
 
 template <device::AttentionVariant kVariant>
-void run_variant(Memory& memory, const Options& options, bool fp16, uint32_t num_works,
-                 const device::AttentionParams& params) {
-  const Launch shape{{num_works},
+void run_variant(Memory& memory, const Options& options, bool fp16, uint32_t num_kv_heads,
+                 uint32_t num_works, const device::AttentionParams& params) {
+  const Launch shape{{num_kv_heads, num_works},
                      static_cast<uint32_t>(kVariant.num_threads()),
                      sizeof(device::AttentionShared<kVariant>)};
   if (fp16)
@@ -22,19 +22,21 @@ void run_variant(Memory& memory, const Options& options, bool fp16, uint32_t num
 }
 
 template <int... kIndex>
-void run_one(Memory& memory, const Options& options, int variant, bool fp16, uint32_t num_works,
-             const device::AttentionParams& params, std::integer_sequence<int, kIndex...>) {
-  ((variant == kIndex
-        ? run_variant<kAttentionVariants[kIndex]>(memory, options, fp16, num_works, params)
-        : void()),
+void run_one(Memory& memory, const Options& options, int variant, bool fp16, uint32_t num_kv_heads,
+             uint32_t num_works, const device::AttentionParams& params,
+             std::integer_sequence<int, kIndex...>) {
+  ((variant == kIndex ? run_variant<kAttentionVariants[kIndex]>(memory, options, fp16, num_kv_heads,
+                                                                num_works, params)
+                      : void()),
    ...);
 }
 
 }  // namespace
 
 void run_attention(Memory& memory, const Options& options, int variant, bool fp16,
-                   uint32_t num_works, const device::AttentionParams& params) {
-  run_one(memory, options, variant, fp16, num_works, params,
+                   uint32_t num_kv_heads, uint32_t num_works,
+                   const device::AttentionParams& params) {
+  run_one(memory, options, variant, fp16, num_kv_heads, num_works, params,
           std::make_integer_sequence<int, std::size(kAttentionVariants)>());
 }
 

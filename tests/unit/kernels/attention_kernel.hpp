@@ -19,6 +19,7 @@ inline constexpr device::AttentionVariant kAttentionVariants[] = {
 };
 
 void run_attention(Memory& memory, const Options& options, int variant, bool fp16,
-                   uint32_t num_works, const device::AttentionParams& params);
+                   uint32_t num_kv_heads, uint32_t num_works,
+                   const device::AttentionParams& params);
 
 }  // namespace rapt::emulator

@@ -98,8 +98,8 @@ class Attention {
     params.scale = scale();
     params.softcap = step_.softcap;
     params.out_scale = 1;
-    run_attention(memory_, options, index_, step_.fp16, static_cast<uint32_t>(works_.size()),
-                  params);
+    run_attention(memory_, options, index_, step_.fp16, kKvHeads,
+                  static_cast<uint32_t>(works_.size()), params);
     if (merge_rows_.empty()) return;
     device::MergeParams merge{};
     merge.rows = merge_rows_.data(), merge.num_rows = static_cast<int>(merge_rows_.size());

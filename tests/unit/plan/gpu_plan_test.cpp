@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace rapt::gpu {
@@ -80,20 +82,20 @@ WorkList plan(const Drawn& drawn) {
   return list;
 }
 
-using RowKey = std::tuple<int, int, int>;  // request, KV head, row
+using RowKey = std::pair<int, int>;  // request, row of each KV head
 
 std::map<RowKey, std::vector<const AttentionWork*>> by_row(const WorkList& list) {
   std::map<RowKey, std::vector<const AttentionWork*>> rows;
   for (const AttentionWork& work : list.works)
     for (int row = work.row_begin; row < work.row_end; row++)
-      rows[{work.request, work.kv_head, row}].push_back(&work);
+      rows[{work.request, row}].push_back(&work);
   return rows;
 }
 
 // The longest any slot works when blocks start in order on the first slot that is free.
-double makespan(const std::vector<double>& ns, int32_t num_slots) {
+double makespan(const std::vector<double>& blocks, int32_t num_slots) {
   std::vector<double> slots(static_cast<size_t>(num_slots));
-  for (const double block : ns) *std::min_element(slots.begin(), slots.end()) += block;
+  for (const double block : blocks) *std::min_element(slots.begin(), slots.end()) += block;
   return *std::max_element(slots.begin(), slots.end());
 }
 
@@ -105,22 +107,21 @@ TEST(GpuPlan, covers_every_row_and_visible_key_exactly_once) {
     const auto rows = by_row(list);
     size_t num_rows = 0;
     for (int32_t b = 0; b < batch.num_requests(); b++)
-      for (int32_t head = 0; head < drawn.spec.num_kv_heads; head++)
-        for (int32_t row = 0; row < batch.query_len(b) * drawn.spec.group(); row++) {
-          num_rows++;
-          const auto found = rows.find({b, head, row});
-          RC_ASSERT(found != rows.end());
-          std::vector<int> times(static_cast<size_t>(batch.kv_len[b]) + 1);
-          for (const AttentionWork* work : found->second) {
-            RC_ASSERT(work->key_begin >= 0 && work->key_end <= batch.kv_len[b]);
-            for (int key = work->key_begin; key < work->key_end; key++) times[key]++;
-          }
-          for (int key = 0; key < batch.kv_len[b]; key++) {
-            const bool seen = sees(drawn.spec, row / drawn.spec.group(), key, batch.query_len(b),
-                                   batch.kv_len[b]);
-            RC_ASSERT((seen ? times[key] == 1 : times[key] <= 1));
-          }
+      for (int32_t row = 0; row < batch.query_len(b) * drawn.spec.group(); row++) {
+        num_rows++;
+        const auto found = rows.find({b, row});
+        RC_ASSERT(found != rows.end());
+        std::vector<int> times(static_cast<size_t>(batch.kv_len[b]) + 1);
+        for (const AttentionWork* work : found->second) {
+          RC_ASSERT(work->key_begin >= 0 && work->key_end <= batch.kv_len[b]);
+          for (int key = work->key_begin; key < work->key_end; key++) times[key]++;
         }
+        for (int key = 0; key < batch.kv_len[b]; key++) {
+          const bool seen =
+              sees(drawn.spec, row / drawn.spec.group(), key, batch.query_len(b), batch.kv_len[b]);
+          RC_ASSERT((seen ? times[key] == 1 : times[key] <= 1));
+        }
+      }
     RC_ASSERT(rows.size() == num_rows);
   }));
 }
@@ -129,15 +130,17 @@ TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
     const WorkList list = plan(drawn);
-    std::map<int64_t, RowKey> owner;  // of a partial row
-    for (const auto& [row, works] : by_row(list)) {
+    const int heads = drawn.spec.num_kv_heads;
+    std::map<int64_t, std::tuple<int, int, int>> owner;  // of a partial row: request, head, row
+    for (const auto& [key, works] : by_row(list)) {
       RC_ASSERT(works.size() == 1 || works[0]->partial >= 0);
-      for (const AttentionWork* work : works) {
-        if (work->partial < 0) continue;
-        const int64_t index = work->partial + std::get<2>(row) - work->row_begin;
-        RC_ASSERT(index < list.num_partial_rows);
-        RC_ASSERT(owner.emplace(index, row).second);
-      }
+      const auto [b, row] = key;
+      for (const AttentionWork* work : works)
+        for (int head = 0; head < heads && work->partial >= 0; head++) {
+          const int64_t index = (work->partial + row - work->row_begin) * heads + head;
+          RC_ASSERT(index < list.num_partial_rows);
+          RC_ASSERT(owner.emplace(index, std::tuple(b, head, row)).second);
+        }
     }
     RC_ASSERT(static_cast<int64_t>(owner.size()) == list.num_partial_rows);
     const auto group = static_cast<int>(drawn.spec.group());
@@ -163,12 +166,15 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
     for (size_t tile = 0; tile < drawn.tiles.size(); tile++) {
       const size_t end = first + static_cast<size_t>(list.num_works[tile]);
       RC_ASSERT(end <= list.works.size());
-      RC_ASSERT(std::is_sorted(list.order.begin() + static_cast<std::ptrdiff_t>(first),
-                               list.order.begin() + static_cast<std::ptrdiff_t>(end),
-                               [](const auto& a, const auto& b) { return a.ns > b.ns; }));
-      for (; first < end; first++)
-        RC_ASSERT(list.works[first].row_end - list.works[first].row_begin <=
-                  drawn.tiles[tile].tile_rows);
+      const auto keys_of = [](const AttentionWork& work) { return work.key_end - work.key_begin; };
+      int longest = 0, shortest = std::numeric_limits<int>::max();
+      for (size_t i = first; i < end; i++) longest = std::max(longest, keys_of(list.works[i]));
+      for (; first < end; first++) {
+        const AttentionWork& work = list.works[first];
+        RC_ASSERT(work.row_end - work.row_begin <= drawn.tiles[tile].tile_rows);
+        RC_ASSERT(keys_of(work) <= shortest + longest / 1000);
+        shortest = std::min(shortest, keys_of(work));
+      }
     }
     RC_ASSERT(first == list.works.size());
     for (const AttentionWork& work : list.works) {
@@ -187,11 +193,11 @@ TEST(GpuPlan, one_token_keeps_every_slot_busy) {
     const Machine machine = machine_of(device_info("h200"), 2, 16, 64);
     WorkList list;
     plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
-    EXPECT_GE(static_cast<int32_t>(list.works.size()), machine.num_slots * 9 / 10);
-    std::vector<double> ns;
-    double total = 0;
-    for (const WorkList::Cost& cost : list.order) ns.push_back(cost.ns), total += cost.ns;
-    EXPECT_LT(makespan(ns, machine.num_slots), 1.35 * total / machine.num_slots);
+    std::vector<double> blocks;  // their keys
+    for (const AttentionWork& work : list.works)
+      blocks.insert(blocks.end(), 8, work.key_end - work.key_begin);
+    EXPECT_GE(std::ssize(blocks), machine.num_slots * 9 / 10);
+    EXPECT_LT(makespan(blocks, machine.num_slots), 1.35 * keys * 8 / machine.num_slots);
   }
 }
 
@@ -202,7 +208,7 @@ TEST(GpuPlan, long_prefill_is_not_cut) {
   const Machine machine = machine_of(device_info("h200"), 2, 128, 32);
   plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
   EXPECT_TRUE(list.merge_rows.empty());
-  EXPECT_EQ(list.works.size(), 8u * 16384 * 4 / 128);
+  EXPECT_EQ(list.works.size(), 16384u * 4 / 128);
 }
 
 // The tiles of a GPU as they come for head dim 128: 16 rows for decoding, 128 for prefill.
@@ -254,13 +260,12 @@ TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
       const int32_t query_len = static_cast<int32_t>(drawn.lengths.batch().query_len(b));
       alone.lengths.add(query_len, drawn.lengths.kv_len[b]);
       for (Machine& tile : alone.tiles) tile.num_slots *= 3;  // of a larger GPU
-      using Cut = std::tuple<int, int, int, int, int>;
+      using Cut = std::tuple<int, int, int, int>;
       const auto cuts_of = [](const WorkList& list, int request) {
         std::vector<Cut> cuts;
         for (const AttentionWork& work : list.works)
           if (work.request == request)
-            cuts.emplace_back(work.kv_head, work.row_begin, work.row_end, work.key_begin,
-                              work.key_end);
+            cuts.emplace_back(work.row_begin, work.row_end, work.key_begin, work.key_end);
         std::sort(cuts.begin(), cuts.end());
         return cuts;
       };
