@@ -272,7 +272,7 @@ class Mutation:
         )
         subprocess.run(link, shell=True, cwd=self.build, capture_output=True, check=True)
         try:
-            run = subprocess.run([program, "--gtest_brief=1"], capture_output=True, timeout=120)
+            run = subprocess.run([program, "--gtest_brief=1", "--gtest_fail_fast"], capture_output=True, timeout=120)
         except subprocess.TimeoutExpired:
             return "runs for more than two minutes"
         return "passes every test" if run.returncode == 0 else None

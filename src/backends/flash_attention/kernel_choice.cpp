@@ -22,28 +22,28 @@ struct Tile {
 // The first row that has both head dims counts, its tiles in order of preference; ptxas spills for
 // none of them (docs/notes/2026-11-30-generation-2.md). A warp keeps its rows of O, head_dim_vo *
 // rows / (32 * warps) registers of a thread, and as many of S for step_keys.
+//
+// Longer steps are faster, since scores, softmax and products of a step wait for each other. Rows
+// of 32 a warp read K and V from shared memory half as often as 16 do, where registers allow them.
 struct TilesOf {
-  int min_head_dim, max_head_dim;  // of both
-  std::array<Tile, 2> tiles;
+  int max_head_dim;  // of both
+  std::span<const Tile> tiles;
 };
+constexpr Tile kPrefill64[] = {{128, 96, 96, 4}, {128, 64, 64, 4}, {128, 32, 32, 4}};
+constexpr Tile kPrefill96[] = {{128, 64, 64, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
+constexpr Tile kPrefill128[] = {{128, 48, 48, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
+constexpr Tile kPrefill256[] = {{128, 64, 64, 8}, {128, 32, 32, 8}, {64, 32, 32, 4}};
 constexpr TilesOf kPrefillTiles[] = {
-    {1, 64, {{{128, 64, 64, 4}, {128, 32, 32, 4}}}},
-    {128, 128, {{{128, 64, 32, 4}, {128, 32, 32, 4}}}},
-    {1, 128, {{{128, 32, 32, 4}, {64, 32, 32, 4}}}},
-    {1, 256, {{{64, 32, 32, 4}, {64, 16, 16, 4}}}},
-};
+    {64, kPrefill64}, {96, kPrefill96}, {128, kPrefill128}, {256, kPrefill256}};
 // One warp: a block waits for nobody, and an SM has many.
-constexpr TilesOf kDecodeTiles[] = {
-    {1, 128, {{{16, 32, 32, 1}, {16, 16, 16, 1}}}},
-    {1, 256, {{{16, 16, 16, 1}, {16, 16, 16, 1}}}},
-};
+constexpr Tile kDecode128[] = {{16, 32, 32, 1}, {16, 16, 16, 1}}, kDecode256[] = {{16, 16, 16, 1}};
+constexpr TilesOf kDecodeTiles[] = {{128, kDecode128}, {256, kDecode256}};
 // For groups of more than 16, and a few query tokens of smaller ones: keys are read once for all.
-constexpr TilesOf kSmallTiles[] = {
-    {1, 256, {{{32, 32, 32, 2}, {32, 16, 16, 2}}}},
-};
-// More blocks than these hide no more of the waiting. Two of four warps share an SM's registers; a
-// warp of its own is on each of an SM's four partitions.
-constexpr int32_t kPrefillBlocks = 2, kDecodeBlocks = 4;
+constexpr Tile kSmall256[] = {{32, 32, 32, 2}, {32, 16, 16, 2}};
+constexpr TilesOf kSmallTiles[] = {{256, kSmall256}};
+// More warps on an SM than these hide no more of the waiting. Eight share its registers; one of its
+// own is on each of its four partitions.
+constexpr int32_t kPrefillWarps = 8, kDecodeWarps = 4;
 
 AttentionVariant variant_of(const AttentionSpec& spec, const Tile& tile) {
   return {.head_dim_qk = spec.head_dim_qk,
@@ -69,20 +69,21 @@ int32_t blocks_per_sm(const AttentionVariant& variant, const DeviceInfo& device)
                         kRegistersPerSm / (kRegistersPerThread * variant.num_threads())));
 }
 
-// The first tile of which an SM holds enough blocks, or the most.
+// The first tile of which an SM holds enough warps, or the most.
 KernelChoice choose(const AttentionSpec& spec, const DeviceInfo& device,
                     std::span<const TilesOf> rows, int32_t enough) {
-  const int32_t low = std::min(spec.head_dim_qk, spec.dim_vo());
-  const int32_t high = std::max(spec.head_dim_qk, spec.dim_vo());
+  const int32_t head_dim = std::max(spec.head_dim_qk, spec.dim_vo());
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const TilesOf& tiles) {
-    return tiles.min_head_dim <= low && high <= tiles.max_head_dim;
+    return head_dim <= tiles.max_head_dim;
   });
-  if (row == rows.end()) fail(ErrorCode::kInternal, "no tile for head dim ", high);
+  if (row == rows.end()) fail(ErrorCode::kInternal, "no tile for head dim ", head_dim);
   KernelChoice best{};
+  int32_t most = 0;
   for (const Tile& tile : row->tiles) {
     const AttentionVariant variant = variant_of(spec, tile);
     const int32_t blocks = blocks_per_sm(variant, device);
-    if (std::min(blocks, enough) > std::min(best.blocks_per_sm, enough)) best = {variant, blocks};
+    const int32_t warps = std::min(blocks * tile.num_warps, enough);
+    if (warps > most) best = {variant, blocks}, most = warps;
   }
   if (best.blocks_per_sm == 0)
     fail(ErrorCode::kInternal, "head dims ", spec.head_dim_qk, " and ", spec.dim_vo(), " on ",
@@ -94,9 +95,9 @@ KernelChoice choose(const AttentionSpec& spec, const DeviceInfo& device,
 
 std::array<KernelChoice, kNumTiles> choose_kernels(const AttentionSpec& spec,
                                                    const DeviceInfo& device) {
-  return {choose(spec, device, kDecodeTiles, kDecodeBlocks),
-          choose(spec, device, kSmallTiles, kDecodeBlocks / 2),
-          choose(spec, device, kPrefillTiles, kPrefillBlocks)};
+  return {choose(spec, device, kDecodeTiles, kDecodeWarps),
+          choose(spec, device, kSmallTiles, kDecodeWarps),
+          choose(spec, device, kPrefillTiles, kPrefillWarps)};
 }
 
 }  // namespace rapt::flash_attention

@@ -103,13 +103,18 @@ TEST(KernelChoice, options_of_the_spec_are_the_variants) {
 }
 
 // Figures of docs/notes/2026-11-30-generation-2.md.
-TEST(KernelChoice, head_dim_128_has_the_tile_that_was_fastest_on_the_h200) {
-  const device::AttentionVariant v =
-      choose_kernels(spec_of(128, 0), device_info("h200")).back().variant;
-  EXPECT_EQ(v.tile_rows, 128);
-  EXPECT_EQ(v.tile_keys, 64);
-  EXPECT_EQ(v.step_keys, 32);
-  EXPECT_EQ(v.num_warps, 4);
+TEST(KernelChoice, head_dims_have_the_tiles_that_were_fastest_on_the_h200) {
+  struct {
+    int head_dim, keys, warps;
+  } const fastest[] = {{64, 96, 4}, {96, 64, 4}, {128, 48, 4}, {192, 64, 8}, {256, 64, 8}};
+  for (const auto& [head_dim, keys, warps] : fastest) {
+    const device::AttentionVariant v =
+        choose_kernels(spec_of(head_dim, 0), device_info("h200")).back().variant;
+    EXPECT_EQ(v.tile_rows, 128) << head_dim;
+    EXPECT_EQ(v.tile_keys, keys) << head_dim;
+    EXPECT_EQ(v.step_keys, keys) << head_dim;
+    EXPECT_EQ(v.num_warps, warps) << head_dim;
+  }
 }
 
 }  // namespace
