@@ -31,10 +31,11 @@ struct TilesOf {
 };
 constexpr Tile kPrefill64[] = {{128, 96, 96, 4}, {128, 64, 64, 4}, {128, 32, 32, 4}};
 constexpr Tile kPrefill96[] = {{128, 64, 64, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
+constexpr Tile kPrefill120[] = {{128, 32, 32, 4}, {64, 32, 32, 4}};  // 112 spills with more
 constexpr Tile kPrefill128[] = {{128, 48, 48, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
 constexpr Tile kPrefill256[] = {{128, 64, 64, 8}, {128, 32, 32, 8}, {64, 32, 32, 4}};
 constexpr TilesOf kPrefillTiles[] = {
-    {64, kPrefill64}, {96, kPrefill96}, {128, kPrefill128}, {256, kPrefill256}};
+    {64, kPrefill64}, {96, kPrefill96}, {120, kPrefill120}, {128, kPrefill128}, {256, kPrefill256}};
 // One warp: a block waits for nobody, and an SM has many.
 constexpr Tile kDecode128[] = {{16, 32, 32, 1}, {16, 16, 16, 1}}, kDecode256[] = {{16, 16, 16, 1}};
 constexpr TilesOf kDecodeTiles[] = {{128, kDecode128}, {256, kDecode256}};
