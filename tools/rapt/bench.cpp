@@ -2,15 +2,14 @@
 #include "bench/cpu_bench.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "bench_report.hpp"
 #include "commands.hpp"
 #include "console.hpp"
 #include "options.hpp"
 #include "rapt/error.hpp"
+#include "text_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -36,13 +35,8 @@ std::vector<Shape> chosen_shapes(const CpuOptions& options) {
   if (options.shapes_file.empty()) {
     shapes = rapt::bench::default_shapes();
   } else {
-    std::ifstream file(options.shapes_file);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!file)
-      throw rapt::Error(rapt::ErrorCode::kIo,
-                        "--shapes is \"" + options.shapes_file + "\": cannot be read");
-    shapes = rapt::bench::parse_shapes(text.str(), options.shapes_file);
+    shapes = rapt::bench::parse_shapes(read_text_file("--shapes", options.shapes_file),
+                                       options.shapes_file);
   }
   std::erase_if(shapes, [&](const Shape& shape) {
     const auto& only = options.only;

@@ -69,7 +69,7 @@ class Shapes(unittest.TestCase):
             ("plan x keys=8 keys", '"keys": must be'),
             ("plan x keys=8 colour=red", '"colour=red": must be quick, or key=value'),
             ("plan x keys=8 heads=8", '"heads=8": must be query heads/KV heads'),
-            ("plan x keys=8 heads=6/4", '"x": must be of whole groups'),
+            ("plan x keys=8 heads=6/4", '"heads=6/4": must be of whole groups'),
             ("plan x keys=8 dtype=int32", '"dtype=int32": must be fp32, fp16 or bf16'),
             ("plan x keys=8 layout=nhd,dhn", '"layout=nhd,dhn": must be nhd or hnd'),
             ("plan x keys=99999999999", "must be a number"),
