@@ -1,8 +1,5 @@
 #include "rapt/context.hpp"
 
-#include <sched.h>
-
-#include <algorithm>
 #include <string>
 
 #include "api/context_impl.hpp"
@@ -11,22 +8,12 @@
 namespace rapt {
 namespace {
 
-constexpr int32_t kMaxThreads = 4096;
 constexpr const char* kCpu = "cpu";
-
-// Cores this process may run on, which cgroups and taskset may have made fewer than the machine
-// has.
-int32_t usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
-  return std::max(host_cpu().num_cores, 1);
-}
 
 }  // namespace
 
 Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
-  check(options.num_threads >= 0 && options.num_threads <= kMaxThreads, "num_threads is ",
-        options.num_threads, ": must be in [0, ", kMaxThreads, "], 0 for the usable cores");
+  impl_->num_threads = resolve_num_threads(options.num_threads);
   const bool on_cpu = options.device == kCpu;
   check(on_cpu || !options.isa, "isa is given, but device is \"", options.device,
         "\": only the device cpu has one");
@@ -36,7 +23,6 @@ Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
           ": this processor has ", to_string(impl_->device.isa));
     impl_->device.isa = *options.isa;
   }
-  impl_->num_threads = options.num_threads ? options.num_threads : usable_cores();
   impl_->device.num_cores = impl_->num_threads;
   if (options.parallel_for) {
     impl_->parallel_for = options.parallel_for;

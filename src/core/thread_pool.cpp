@@ -1,5 +1,8 @@
 #include "core/thread_pool.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -16,6 +19,7 @@ namespace {
 // before within tens of microseconds while a model runs, and waking a sleeper costs about as much.
 constexpr std::chrono::microseconds kSpin{50};
 constexpr int kPausesPerLook = 32;
+constexpr int32_t kMaxThreads = 4096;
 
 void pause() {
 #if defined(__x86_64__)
@@ -46,6 +50,15 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
 thread_local bool inside_task = false;
 
 }  // namespace
+
+int32_t resolve_num_threads(int32_t num_threads) {
+  check(num_threads >= 0 && num_threads <= kMaxThreads, "num_threads is ", num_threads,
+        ": must be in [0, ", kMaxThreads, "], 0 for the usable cores");
+  if (num_threads > 0) return num_threads;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
+  return std::max(static_cast<int32_t>(std::thread::hardware_concurrency()), 1);
+}
 
 // A loop is published by a new even value of `loop` and closed by the odd one after it. A worker
 // joins a loop while it is open, and run() returns when all who joined have left: one that wakes up

@@ -7,6 +7,11 @@
 
 namespace rapt {
 
+// What an option num_threads asks for: 0 is the cores this process may run on, which cgroups and
+// taskset may have made fewer than the machine has. Throws Error(kInvalidArgument) for what is not
+// in [0, 4096].
+int32_t resolve_num_threads(int32_t num_threads);
+
 class ThreadPool {
  public:
   // num_threads counts the caller of run(), so a pool of 1 starts no thread.
