@@ -80,6 +80,7 @@ Pack::Answer Pack::find(const TranslationUnit& unit, CompiledKernel& kernel) con
       ZSTD_decompress(found.image.data(), found.image.size(), packed.data(), packed.size());
   ByteReader manifest(index_bytes(entry.manifest_offset, entry.manifest_bytes));
   found.resources = read_resources(manifest);
+  manifest.u32();  // its dynamic shared memory: who launches it knows
   if (ZSTD_isError(bytes) || bytes != entry.image_bytes || !manifest.ended())
     return Answer::kDamaged;
   kernel = std::move(found);
@@ -91,8 +92,13 @@ std::vector<PackedKernel> Pack::kernels() const {
   for (uint32_t i = 0; i < num_kernels_; i++) {
     const PackRecord entry = record(i);
     ByteReader manifest(index_bytes(entry.manifest_offset, entry.manifest_bytes));
-    all.push_back({std::string(index_bytes(entry.key_offset, entry.key_bytes)), entry.unit_hash,
-                   entry.image_bytes, entry.packed_bytes, read_resources(manifest)});
+    PackedKernel& kernel = all.emplace_back();
+    kernel.key = index_bytes(entry.key_offset, entry.key_bytes);
+    kernel.unit_hash = entry.unit_hash;
+    kernel.image_bytes = entry.image_bytes;
+    kernel.packed_bytes = entry.packed_bytes;
+    kernel.resources = read_resources(manifest);
+    kernel.dynamic_shared_bytes = static_cast<int32_t>(manifest.u32());
   }
   std::sort(all.begin(), all.end(),
             [](const PackedKernel& a, const PackedKernel& b) { return a.key < b.key; });

@@ -20,12 +20,13 @@ struct PackRecord;
 //            u64, hash of all of these and of the index
 //   index    a record per kernel, in the order of their keys' hashes; then keys and manifests
 //   data     images, each compressed with zstd
-// A manifest is the kernel's Resources.
+// A manifest is the kernel's Resources and its dynamic shared memory, u32.
 struct PackedKernel {
   std::string key;
   Hash128 unit_hash;  // of the TranslationUnit it was compiled from
   uint64_t image_bytes = 0, packed_bytes = 0;
   Resources resources;
+  int32_t dynamic_shared_bytes = 0;  // of a block, as it is launched
 };
 
 class Pack {
@@ -54,7 +55,8 @@ class Pack {
 class PackWriter {
  public:
   // Throws Error(kInvalidArgument) for a key that is there already.
-  void add(const TranslationUnit& unit, const CompiledKernel& kernel);
+  void add(const TranslationUnit& unit, const CompiledKernel& kernel,
+           int32_t dynamic_shared_bytes = 0);
   // Equal kernels give equal files, in whatever order they came. Throws Error(kIo).
   void write(const std::filesystem::path& path) const;
 

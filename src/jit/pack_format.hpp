@@ -9,7 +9,7 @@
 namespace rapt::jit {
 
 inline constexpr std::string_view kPackMagic = "RAPTPACK";
-inline constexpr uint32_t kPackVersion = 1;
+inline constexpr uint32_t kPackVersion = 2;
 // Magic, version, kernels, bytes of the index, bytes of the data; then the hash.
 inline constexpr size_t kPackSealedBytes = 8 + 4 + 4 + 8 + 8;
 inline constexpr size_t kPackHeaderBytes = kPackSealedBytes + 16;

@@ -25,9 +25,11 @@ std::string compressed(const std::string& image) {
 
 }  // namespace
 
-void PackWriter::add(const TranslationUnit& unit, const CompiledKernel& kernel) {
+void PackWriter::add(const TranslationUnit& unit, const CompiledKernel& kernel,
+                     int32_t dynamic_shared_bytes) {
   ByteWriter manifest;
   jit::write(manifest, kernel.resources);
+  manifest.u32(static_cast<uint32_t>(dynamic_shared_bytes));
   const auto [place, is_new] = entries_.insert(
       {hash_of(unit.key), {unit.key, unit.hash, {}, kernel.image.size(), manifest.written()}});
   check(is_new, "kernel ", unit.key, " is in the pack already");

@@ -23,10 +23,13 @@ class PackTest : public testing::Test {
     PackWriter writer;
     for (int64_t i = 0; i < kNumKernels; i++) {
       const TranslationUnit unit = unit_of((first + i) % kNumKernels);
-      writer.add(unit, CountingCompiler::result_of(unit));
+      writer.add(unit, CountingCompiler::result_of(unit),
+                 shared_bytes_of((first + i) % kNumKernels));
     }
     writer.write(path);
   }
+
+  static int32_t shared_bytes_of(int64_t head_dim) { return static_cast<int32_t>(1024 * head_dim); }
 
   std::string refusal(std::string_view bytes) {
     put(path_, bytes);
@@ -70,6 +73,7 @@ TEST_F(PackTest, the_list_says_what_each_kernel_takes) {
     EXPECT_EQ(kernel.image_bytes, added.image.size());
     EXPECT_LT(kernel.packed_bytes, added.image.size());  // it repeats itself
     EXPECT_EQ(kernel.resources, added.resources);
+    EXPECT_EQ(kernel.dynamic_shared_bytes, shared_bytes_of(i));
   }
 }
 
@@ -131,8 +135,8 @@ TEST_F(PackTest, every_cut_and_appendix_is_refused) {
 
 TEST_F(PackTest, what_is_no_pack_of_this_version_is_refused_with_a_remedy) {
   std::string newer = contents(path_);
-  newer[8] = 2;
-  EXPECT_THAT(refusal(newer), AllOf(HasSubstr("has version 2, this library reads 1"),
+  newer[8] = 3;
+  EXPECT_THAT(refusal(newer), AllOf(HasSubstr("has version 3, this library reads 2"),
                                     HasSubstr("make it again with `rapt pack`")));
   EXPECT_THAT(refusal("PNG"), HasSubstr("is no pack of kernels"));
   std::filesystem::remove(path_);
