@@ -127,4 +127,20 @@ Problem random_problem(uint64_t seed) {
   return problem;
 }
 
+Problem random_gpu_problem(uint64_t seed, const DeviceInfo& gpu) {
+  for (;; seed += 1'000'000) {
+    Problem problem = random_problem(seed);
+    AttentionSpec& spec = problem.spec;
+    if (spec.dtype == DType::kFloat32) spec.dtype = DType::kBFloat16;
+    spec.head_dim_qk = std::min(spec.head_dim_qk, 256);
+    spec.head_dim_vo = std::min(spec.head_dim_vo, 256);
+    spec.kv_scales = KvScales::kNone;
+    Layout& layout = problem.layout;
+    layout.q_head_pad = layout.q_head_pad / 8 * 8;
+    layout.out_head_pad = layout.out_head_pad / 2 * 2;
+    for (const BackendVerdict& its : explain(spec, gpu, {.backend = "flash_attention"}))
+      if (its.backend == BackendId::kFlashAttention && its.accepted) return problem;
+  }
+}
+
 }  // namespace rapt::test

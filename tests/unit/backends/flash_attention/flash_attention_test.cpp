@@ -171,32 +171,14 @@ TEST_P(FlashAttention, agrees_with_the_oracle) {
   expect_right(cases[GetParam()].problem);
 }
 
-// A random problem that the backend accepts, and whose rows it can read.
-Problem acceptable_problem(uint64_t seed) {
-  for (;; seed += 1'000'000) {
-    Problem problem = random_problem(seed);
-    AttentionSpec& spec = problem.spec;
-    if (spec.dtype == DType::kFloat32) spec.dtype = DType::kBFloat16;
-    spec.head_dim_qk = std::min(spec.head_dim_qk, 256);
-    spec.head_dim_vo = std::min(spec.head_dim_vo, 256);
-    spec.kv_scales = KvScales::kNone;
-    Layout& layout = problem.layout;
-    layout.q_head_pad = layout.q_head_pad / 8 * 8;
-    layout.out_head_pad = layout.out_head_pad / 2 * 2;
-    const Context& context = context_of(gpu());
-    const SelectOptions options{.backend = gpu().name};
-    for (const BackendVerdict& its : explain(spec, context.device(), options))
-      if (its.backend == BackendId::kFlashAttention && its.accepted) return problem;
-  }
-}
-
 class RandomProblems : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomProblems, testing::Range(0, 4));
 
 TEST_P(RandomProblems, agree_with_the_oracle) {
   const int count = emulated() ? 1 : 40;
   for (int i = 0; i < count && !HasFailure(); i++)
-    expect_right(acceptable_problem(static_cast<uint64_t>(GetParam() + 4 * i)));
+    expect_right(
+        random_gpu_problem(static_cast<uint64_t>(GetParam() + 4 * i), context_of(gpu()).device()));
 }
 
 Problem plain_problem() {
