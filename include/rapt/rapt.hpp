@@ -9,6 +9,7 @@
 #include "rapt/dtype.hpp"
 #include "rapt/error.hpp"
 #include "rapt/kv_cache.hpp"
+#include "rapt/pack.hpp"
 #include "rapt/page_allocator.hpp"
 #include "rapt/sampling.hpp"
 #include "rapt/select.hpp"

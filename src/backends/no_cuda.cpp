@@ -1,6 +1,7 @@
 // What stands in for the GPU half in a build without it.
 #include "backends/backend.hpp"
 #include "core/check.hpp"
+#include "rapt/pack.hpp"
 
 namespace rapt {
 
@@ -15,6 +16,15 @@ std::vector<DeviceInfo> list_cuda_devices() {
 
 std::vector<DeviceInfo> list_emulated_devices() {
   return list_cuda_devices();
+}
+
+std::vector<PackedKernel> build_pack(const std::string& path, const PackOptions&) {
+  fail(ErrorCode::kUnsupported, "pack ", path,
+       ": this build of Rapt has no GPU half (RAPT_CUDA=OFF), which makes and reads packs");
+}
+
+std::vector<PackedKernel> list_pack(const std::string& path) {
+  return build_pack(path, {});
 }
 
 std::unique_ptr<AttentionBackend> make_flash_attention_backend(const AttentionSpec&, Gpu&) {
