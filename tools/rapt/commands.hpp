@@ -12,6 +12,7 @@ void add_bench_generate(CLI::App& bench);  // below `rapt bench`
 void add_devices(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_pack(CLI::App& app);
 void add_run(CLI::App& app);
 
 }  // namespace rapt_tool

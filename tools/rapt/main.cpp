@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_devices(app);
   add_explain(app);
   add_generate(app);
+  add_pack(app);
   add_run(app);
   try {
     app.parse(argc, argv);
