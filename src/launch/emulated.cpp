@@ -53,6 +53,10 @@ const Driver& emulated_driver() {
   return loaded;
 }
 
+bool is_emulated(const Driver& driver) {
+  return std::filesystem::path(driver.path).filename() == kFile;
+}
+
 int32_t emulated_ordinal(int32_t compute_capability) {
   const Driver& driver = emulated_driver();
   std::string known;

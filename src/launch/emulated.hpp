@@ -24,4 +24,7 @@ const Driver& emulated_driver();
 // Error(kUnsupported) with those that it has.
 int32_t emulated_ordinal(int32_t compute_capability);
 
+// Whether a driver is the emulator's, as that of RAPT_LIBCUDA may be.
+bool is_emulated(const Driver& driver);
+
 }  // namespace rapt::cuda

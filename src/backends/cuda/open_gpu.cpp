@@ -98,9 +98,12 @@ std::unique_ptr<Gpu> open_gpu(const GpuOptions& options) {
     std::optional<int32_t> ordinal = 0;
     if (name != kCuda)
       ordinal = name[kCuda.size()] == ':' ? number_of(name.substr(kCuda.size() + 1)) : std::nullopt;
-    if (ordinal)
-      return std::make_unique<CudaGpu>(cuda::Device(cuda::driver(), *ordinal),
-                                       store_options_of(options), false);
+    if (ordinal) {
+      jit::StoreOptions store = store_options_of(options);
+      if (cuda::is_emulated(cuda::driver())) store.packs.clear();
+      return std::make_unique<CudaGpu>(cuda::Device(cuda::driver(), *ordinal), std::move(store),
+                                       false);
+    }
   }
   fail(ErrorCode::kInvalidArgument, "device is \"", name,
        "\": must be cpu, cuda, cuda:N for the GPU with that number, or emulated-smNN for the "

@@ -1,7 +1,10 @@
 // With the fake driver in the emulator's place; tests/unit/emulator_driver has the real one.
 #include "launch/emulated.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 
 #include "unit/launch/fake_driver.hpp"
 
@@ -26,6 +29,17 @@ TEST_F(EmulatedTest, the_library_is_the_one_named_and_devices_are_found_by_capab
   EXPECT_EQ(error_of(ErrorCode::kUnsupported, [] { emulated_ordinal(75); }),
             "no emulated device of compute capability 75, there are 90, 80");
   unsetenv("RAPT_EMULATOR");
+}
+
+TEST_F(EmulatedTest, the_emulator_is_known_by_its_file) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("rapt_emulated_test." + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const auto copy = folder / "librapt_emulator.so";
+  std::filesystem::copy_file(FAKE_LIBCUDA, copy);
+  EXPECT_TRUE(is_emulated(Driver(copy.string())));
+  EXPECT_FALSE(is_emulated(Driver(FAKE_LIBCUDA)));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
