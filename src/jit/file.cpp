@@ -62,13 +62,15 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t m
   return bytes;
 }
 
-void write_file(const std::filesystem::path& path, std::string_view bytes) {
+void write_file(const std::filesystem::path& path, std::string_view bytes, Readers readers) {
   std::string temporary = concat(path.string(), ".XXXXXX", kTemporarySuffix);
   const Descriptor file{
       mkostemps(temporary.data(), static_cast<int>(kTemporarySuffix.size()), O_CLOEXEC)};
   if (file.number < 0) fail_step("creating", temporary);
   const char* step = nullptr;
-  if (!write_all(file.number, bytes))
+  if (readers == Readers::kAll && fchmod(file.number, 0644) != 0)
+    step = "allowing others to read";
+  else if (!write_all(file.number, bytes))
     step = "writing";
   else if (fsync(file.number) != 0)
     step = "flushing";

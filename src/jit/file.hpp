@@ -15,9 +15,13 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t m
 // Temporary files of write_file() end so. Only a process that is killed leaves one behind.
 inline constexpr std::string_view kTemporarySuffix = ".tmp";
 
+// Who may read a file that is written: its owner alone, or everyone.
+enum class Readers { kOwner, kAll };
+
 // Replaces the file: writes a temporary one in the same folder, flushes it to the disk, and renames
 // it. Throws Error(kIo) that says which step failed; then the folder is as it was.
-void write_file(const std::filesystem::path& path, std::string_view bytes);
+void write_file(const std::filesystem::path& path, std::string_view bytes,
+                Readers readers = Readers::kOwner);
 
 // A file's bytes in memory, as the pages are touched.
 class MappedFile {

@@ -66,7 +66,7 @@ void PackWriter::write(const std::filesystem::path& path) const {
   file.hash(hash_of(concat(file.written(), index)));
   file.bytes(index);
   file.bytes(data.written());
-  write_file(path, file.written());
+  write_file(path, file.written(), Readers::kAll);
 }
 
 }  // namespace rapt::jit

@@ -82,6 +82,13 @@ TEST_F(PackTest, equal_kernels_give_equal_files_in_any_order) {
   EXPECT_EQ(contents(scratch_ / "other.rpk"), contents(path_));
 }
 
+// It is installed for all, unlike an entry of one's own cache.
+TEST_F(PackTest, everyone_may_read_it) {
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            perms::owner_read | perms::owner_write | perms::group_read | perms::others_read);
+}
+
 TEST_F(PackTest, an_empty_pack_has_nothing) {
   PackWriter().write(path_);
   const Pack pack(path_);
