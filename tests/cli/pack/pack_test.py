@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """`rapt pack` from outside, with a compiler that takes no time: files of models, packs, refusals.
 
-usage: pack_test.py RAPT FAKE_LIBNVRTC REPOSITORY
+usage: pack_test.py RAPT LIBRAPT FAKE_LIBNVRTC FAKE_LIBCUDA REPOSITORY
 """
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-REPOSITORY, NVRTC, RAPT = (pathlib.Path(sys.argv.pop()).resolve() for _ in range(3))
+REPOSITORY, LIBCUDA, NVRTC, LIBRAPT, RAPT = (
+    pathlib.Path(sys.argv.pop()).resolve() for _ in range(5)
+)
 ARCHITECTURES = "80,89,90a,100a,120a"  # of the core pack
 MODEL = "tiny heads=8/2 dim=64\n"
 
@@ -152,6 +155,38 @@ class Pack(unittest.TestCase):
         for architecture, count in told.items():
             found = [key for key in keys if f" sm_{architecture} " in key + " "]
             self.assertEqual(len(found), int(count), architecture)
+
+    @unittest.skipIf(LIBRAPT.suffix == ".a", "a static library has no folder of its own")
+    def test_the_core_pack_is_found_beside_the_library(self):
+        step = self.folder / "step.json"
+        spec = {"query_heads": 8, "kv_heads": 2, "head_dim": 64, "dtype": "bfloat16"}
+        step.write_text(json.dumps({"spec": spec, "query_len": [1, 300], "kv_len": [900, 300]}))
+        (self.folder / "rapt").mkdir()
+        shutil.copy(LIBRAPT, self.folder / "librapt.so.0")
+        self.pack = self.folder / "rapt" / "core.rpk"
+
+        def run():
+            return subprocess.run(
+                [RAPT, "run", step, "--device", "cuda", "--seconds", "0"],
+                capture_output=True,
+                text=True,
+                timeout=100,
+                env={
+                    **os.environ,
+                    "LD_LIBRARY_PATH": str(self.folder),
+                    "RAPT_LIBCUDA": str(LIBCUDA),
+                    "RAPT_NVRTC": "/nowhere/nvrtc.so",
+                    "RAPT_CACHE_DIR": str(self.folder / "cache"),
+                },
+            )
+
+        without = run()
+        self.assertEqual(without.returncode, 1)
+        self.assertIn("is in no pack", without.stderr)
+        self.assertEqual(self.build(MODEL).returncode, 0)
+        found = run()
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertNotIn("compiling", found.stderr)
 
     def test_the_commands_of_the_page(self):
         (self.folder / "rapt").symlink_to(RAPT)

@@ -37,10 +37,10 @@ jit::KernelStore store_of(const std::filesystem::path& pack) {
   return jit::KernelStore(options);
 }
 
-class PackTest : public testing::Test {
+class PackOfSpecs : public testing::Test {
  protected:
-  PackTest() { setenv("RAPT_NVRTC", FAKE_LIBNVRTC, 1); }
-  ~PackTest() override {
+  PackOfSpecs() { setenv("RAPT_NVRTC", FAKE_LIBNVRTC, 1); }
+  ~PackOfSpecs() override {
     for (const char* name : {"RAPT_NVRTC", "FAKE_NVRTC_SPILLS", "FAKE_NVRTC_FAILS"}) unsetenv(name);
   }
 
@@ -57,7 +57,7 @@ class PackTest : public testing::Test {
 
 // What a device of the architecture asks for at run time is in the pack. Head dims 128 and 256 have
 // other tiles where shared memory is small.
-TEST_F(PackTest, has_what_devices_of_the_architecture_ask_for) {
+TEST_F(PackOfSpecs, has_what_devices_of_the_architecture_ask_for) {
   std::vector<AttentionSpec> specs;
   for (const int32_t head_dim : {64, 96, 128, 192, 256}) {
     specs.push_back(spec_of(4, head_dim));
@@ -88,7 +88,7 @@ TEST_F(PackTest, has_what_devices_of_the_architecture_ask_for) {
   }
 }
 
-TEST_F(PackTest, an_architecture_brings_only_its_own) {
+TEST_F(PackOfSpecs, an_architecture_brings_only_its_own) {
   const std::vector<AttentionSpec> specs{spec_of(4, 128)};
   for (const PackedKernel& kernel : build(specs, {"80"}))
     EXPECT_THAT(kernel.key, HasSubstr(" sm_80"));
@@ -101,7 +101,7 @@ TEST_F(PackTest, an_architecture_brings_only_its_own) {
 }
 
 // The group alone matters, not the heads; neither do windows, scales, and what is returned.
-TEST_F(PackTest, specs_that_are_compiled_alike_are_compiled_once) {
+TEST_F(PackOfSpecs, specs_that_are_compiled_alike_are_compiled_once) {
   std::vector<AttentionSpec> specs(6, spec_of(32, 128));
   specs[1].num_query_heads = 8, specs[1].num_kv_heads = 1;
   specs[2].window = sliding_window(4096);
@@ -111,7 +111,7 @@ TEST_F(PackTest, specs_that_are_compiled_alike_are_compiled_once) {
   EXPECT_EQ(build(specs, {"90"}).size(), build({specs[0]}, {"90"}).size());
 }
 
-TEST_F(PackTest, the_list_says_what_a_kernel_takes) {
+TEST_F(PackOfSpecs, the_list_says_what_a_kernel_takes) {
   const std::vector<PackedKernel> built = build({spec_of(32, 128)}, {"90"});
   const std::vector<PackedKernel> listed = list_pack(path_);
   ASSERT_EQ(listed.size(), built.size());
@@ -134,7 +134,7 @@ TEST_F(PackTest, the_list_says_what_a_kernel_takes) {
   }
 }
 
-TEST_F(PackTest, refuses_with_the_reason) {
+TEST_F(PackOfSpecs, refuses_with_the_reason) {
   const auto invalid = [&](const PackOptions& options) {
     return error_of(ErrorCode::kInvalidArgument, [&] { build_pack(path_, options); });
   };
@@ -161,7 +161,7 @@ TEST_F(PackTest, refuses_with_the_reason) {
   EXPECT_THAT(error_of(ErrorCode::kIo, [&] { list_pack(path_); }), HasSubstr(path_));
 }
 
-TEST_F(PackTest, kernels_that_spill_are_named_and_not_packed) {
+TEST_F(PackOfSpecs, kernels_that_spill_are_named_and_not_packed) {
   setenv("FAKE_NVRTC_SPILLS", "tile_rows=16", 1);
   EXPECT_THAT(error_of(ErrorCode::kInternal,
                        [&] {
