@@ -16,9 +16,9 @@
 namespace rapt {
 namespace {
 
-// What code for it runs on and is asked for by, one device for each compute capability: they differ
+// What code for it runs on and is asked for by, a device for each compute capability: they differ
 // in shared memory, and so in tiles.
-std::vector<DeviceInfo> devices_of(const std::string& name) {
+std::map<int32_t, DeviceInfo> devices_of(const std::string& name) {
   const jit::Architecture architecture = jit::parse_architecture(name);
   std::map<int32_t, DeviceInfo> devices;
   std::set<int32_t> all;
@@ -37,9 +37,7 @@ std::vector<DeviceInfo> devices_of(const std::string& name) {
          "\": no device that Rapt knows has it: must be one of ", numbers,
          ", as it is or with a or f behind it");
   }
-  std::vector<DeviceInfo> list;
-  for (auto& [compute_capability, device] : devices) list.push_back(std::move(device));
-  return list;
+  return devices;
 }
 
 std::vector<KernelText> texts_for(const AttentionSpec& spec, const DeviceInfo& device) {
@@ -56,7 +54,7 @@ std::vector<KernelText> texts_for(const AttentionSpec& spec, const DeviceInfo& d
 std::vector<jit::PackUnit> units_of(const PackOptions& options) {
   std::vector<jit::PackUnit> units;
   for (const std::string& architecture : options.architectures)
-    for (const DeviceInfo& device : devices_of(architecture))
+    for (const auto& [compute_capability, device] : devices_of(architecture))
       for (size_t i = 0; i < options.specs.size(); i++) {
         try {
           for (const KernelText& text : texts_for(options.specs[i], device))

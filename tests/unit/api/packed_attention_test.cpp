@@ -31,23 +31,34 @@ std::string build() {
   return pack;
 }
 
+// Everything that asks for kernels.
+void use(Context& context, const Problem& problem) {
+  Tensors tensors(problem);
+  const Attention attention(context, problem.spec,
+                            tensors.select_options({.name = "flash_attention"}));
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  tensors.write_cache(attention, mirror);
+  attention.run(plan, tensors.args(plan, mirror));
+}
+
 TEST(PackedAttention, finds_every_kernel_where_there_is_no_compiler) {
   setenv("RAPT_LIBCUDA", FAKE_LIBCUDA, 1);
   const std::string pack = build();
-  setenv("RAPT_PACK", pack.c_str(), 1);
-  setenv("RAPT_CACHE_DIR", (pack + ".cache").c_str(), 1);
   setenv("RAPT_NVRTC", "/nowhere/libnvrtc.so", 1);
   // The fake driver's devices are an H200 and an A100.
   for (const char* device : {"cuda:0", "cuda:1"}) {
-    const Backend backend{.name = "flash_attention", .device = device};
+    SCOPED_TRACE(device);
+    Context context({.device = device, .num_threads = 1, .packs = {pack}, .cache_folder = ""});
     for (int i = 0; i < kNumProblems; i++) {
       SCOPED_TRACE(problem_of(i).describe());
-      EXPECT_NO_THROW(run(problem_of(i), backend)) << device;
+      EXPECT_NO_THROW(use(context, problem_of(i)));
     }
     Problem other = problem_of(0);
     other.spec.num_query_heads = 9, other.spec.num_kv_heads = 1;
     other.requests = {{1, 1}};
-    error_of(ErrorCode::kMissingLibrary, [&] { run(other, backend); });
+    error_of(ErrorCode::kMissingLibrary, [&] { use(context, other); });
   }
   std::filesystem::remove_all(std::filesystem::path(pack).parent_path());
 }
