@@ -6,7 +6,8 @@ usage: kernels.py BUILD PROGRAM SOURCE KERNEL_FOLDER [NAME...]
 
 BUILD is a configured Ninja build; PROGRAM a test that links the object of SOURCE, which includes
 the device text. Each mutant is a copy of KERNEL_FOLDER with one edit of MUTANTS; SOURCE is compiled
-against it and linked in place of its object, and the program is run.
+against it and linked in place of its object, and the program is run. First it is run with a copy
+that is not edited, and must pass.
 """
 import concurrent.futures
 import json
@@ -17,6 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+UNCHANGED = "unchanged"
+PASSES, KILLED = "passes every test", "killed"
 
 # By test program; name: (file, text that occurs once, what takes its place).
 MUTANTS = {
@@ -247,14 +251,15 @@ class Mutation:
         self.object = shlex.split(self.compile)[shlex.split(self.compile).index("-o") + 1]
         self.link = link_command(build, program)
 
-    # None if the program notices, else why not.
-    def survives(self, name, folder):
-        file, before, after = MUTANTS[self.program][name]
-        text = (self.kernels / file).read_text()
-        if text.count(before) != 1:
-            return f"{file} has its text {text.count(before)} times, not once"
+    # What becomes of a mutant, or of the text as it is if name is UNCHANGED.
+    def judge(self, name, folder):
         shutil.copytree(self.kernels, folder / "kernels")
-        (folder / "kernels" / file).write_text(text.replace(before, after))
+        if name != UNCHANGED:
+            file, before, after = MUTANTS[self.program][name]
+            text = (self.kernels / file).read_text()
+            if text.count(before) != 1:
+                return f"{file} has its text {text.count(before)} times, not once"
+            (folder / "kernels" / file).write_text(text.replace(before, after))
         made, program = folder / "mutant.o", folder / self.program
         compile_it = self.compile.replace(f"-I{self.kernels}", f"-I{folder / 'kernels'}")
         compile_it = (
@@ -272,10 +277,12 @@ class Mutation:
         )
         subprocess.run(link, shell=True, cwd=self.build, capture_output=True, check=True)
         try:
-            run = subprocess.run([program, "--gtest_brief=1", "--gtest_fail_fast"], capture_output=True, timeout=120)
+            run = subprocess.run(
+                [program, "--gtest_brief=1", "--gtest_fail_fast"], capture_output=True, timeout=120
+            )
         except subprocess.TimeoutExpired:
             return "runs for more than two minutes"
-        return "passes every test" if run.returncode == 0 else None
+        return PASSES if run.returncode == 0 else KILLED
 
 
 def main():
@@ -286,18 +293,18 @@ def main():
         pathlib.Path(source).resolve(),
         pathlib.Path(kernels).resolve(),
     )
-    names = sys.argv[5:] or list(MUTANTS[program])
+    names = [UNCHANGED] + (sys.argv[5:] or list(MUTANTS[program]))
 
     def judge(name):
         with tempfile.TemporaryDirectory() as folder:
-            return name, mutation.survives(name, pathlib.Path(folder))
+            return name, mutation.judge(name, pathlib.Path(folder))
 
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, why in pool.map(judge, names):
-            print(f"{name}: {'killed' if why is None else why}", flush=True)
-            bad += why is not None
-    print(f"{len(names) - bad} of {len(names)} mutants killed")
+        for name, outcome in pool.map(judge, names):
+            print(f"{name}: {outcome}", flush=True)
+            bad += outcome != (PASSES if name == UNCHANGED else KILLED)
+    print(f"{len(names) - 1} mutants, {bad} not as they must be")
     return bad != 0
 
 
