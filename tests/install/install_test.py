@@ -61,7 +61,7 @@ def configure(arg, source, build, *settings):
 def beside(arg, name):
     """A build folder as deep as the tree's own, so that relative paths, which the compiler cache
     looks at, are the same."""
-    return arg.build.parent / f"{arg.build.name}-{name}"
+    return arg.build.parent / f"{arg.build.name}-install-test-{name}"
 
 
 def install(arg, build, kind):
