@@ -46,8 +46,9 @@ class KernelTexts : public testing::TestWithParam<Case> {
 // A few, for time's sake: `rapt pack` compiles them all and refuses those that spill.
 INSTANTIATE_TEST_SUITE_P(HeadDims, KernelTexts,
                          testing::Values(Case{8, 8, "sm120"}, Case{64, 64, "sm90"},
-                                         Case{96, 128, "sm120"}, Case{128, 128, "sm90"},
-                                         Case{192, 128, "sm80"}, Case{256, 256, "sm80"}),
+                                         Case{96, 128, "sm120"}, Case{112, 112, "sm90"},
+                                         Case{128, 128, "sm80"}, Case{192, 128, "sm80"},
+                                         Case{256, 256, "sm90"}),
                          [](const auto& one) {
                            return std::string(one.param.device) + "_" +
                                   std::to_string(one.param.qk) + "_" + std::to_string(one.param.vo);
