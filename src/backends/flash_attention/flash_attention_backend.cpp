@@ -21,7 +21,7 @@ struct TileLaunch {
   int64_t first = 0, count = 0;
 };
 
-constexpr int64_t kMaxGridY = 65535;
+constexpr int64_t kMaxGridY = 65535;  // CUDA C++ Programming Guide, Technical Specifications
 
 struct FlashAttentionPlan final : BackendPlan {
   explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
