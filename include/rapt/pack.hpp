@@ -23,8 +23,8 @@ namespace rapt {
 
 struct PackOptions {
   // What will be asked for. Of a spec only what kernels are compiled for matters: dtype, group,
-  // head dims, page size, and whether there is a softcap, ALiBi, a custom mask, sinks or a scale that
-  // is not above 0.
+  // head dims, page size, and whether there is a softcap, ALiBi, a custom mask, sinks or a scale
+  // that is not above 0.
   std::vector<AttentionSpec> specs{};
   // "80", "89", "90a", "sm_100f": the devices whose kernels the pack has. All devices of a major
   // version ask for code of its first minor, but 8.9 for its own. So 80 stands for 8.0 and 8.6, 100
