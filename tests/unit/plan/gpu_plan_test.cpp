@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -167,8 +166,9 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
       const size_t end = first + static_cast<size_t>(list.num_works[tile]);
       RC_ASSERT(end <= list.works.size());
       const auto keys_of = [](const AttentionWork& work) { return work.key_end - work.key_begin; };
-      int longest = 0, shortest = std::numeric_limits<int>::max();
+      int longest = 0;
       for (size_t i = first; i < end; i++) longest = std::max(longest, keys_of(list.works[i]));
+      int shortest = longest;
       for (; first < end; first++) {
         const AttentionWork& work = list.works[first];
         RC_ASSERT(work.row_end - work.row_begin <= drawn.tiles[tile].tile_rows);
