@@ -23,7 +23,8 @@ constexpr double kLaunchNs = 5000;
 // The GPU that batch_invariant cuts for.
 constexpr int32_t kNominalSlots = 128;
 constexpr double kNominalGigahertz = 1.5;
-// Tiles of a request whose times stand for all of its: times rise and fall along straight lines.
+// Tiles of a request whose times stand for all of its: times change along straight lines, but for a
+// few bends.
 constexpr uint32_t kSampledTiles = 4;
 // Lengths that are told apart when blocks are ordered.
 constexpr int64_t kLengthClasses = 1024;
