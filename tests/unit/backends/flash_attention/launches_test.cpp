@@ -1,0 +1,59 @@
+// What reaches the driver where a grid cannot have all works. Compiler and driver are fake ones.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "fakes/libcuda.hpp"
+#include "kernels/abi/attention.hpp"
+#include "support/tensors.hpp"
+
+namespace rapt::test {
+namespace {
+
+fake::Control& fake_driver() {
+  setenv("RAPT_LIBCUDA", FAKE_LIBCUDA, 1);
+  setenv("RAPT_NVRTC", FAKE_LIBNVRTC, 1);
+  void* library = dlopen(FAKE_LIBCUDA, RTLD_NOW);
+  auto* control = reinterpret_cast<fake::Control* (*)()>(dlsym(library, "rapt_fake_control"));
+  return *control();
+}
+
+TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
+  fake::Control& driver = fake_driver();
+  // A work for each request, so 65,535 and the rest: the most that a grid's y may be.
+  constexpr size_t kRequests = 70'000, kMost = 65'535;
+  Problem problem{.spec = {.num_query_heads = 2,
+                           .num_kv_heads = 2,
+                           .head_dim_qk = 8,
+                           .dtype = DType::kBFloat16,
+                           .page_size = 0},
+                  .requests = std::vector<RequestLengths>(kRequests, {1, 1})};
+  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
+  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
+  Tensors tensors(problem);
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  driver.launches.clear();
+  attention.run(plan, tensors.args(plan, mirror));
+
+  ASSERT_EQ(driver.launches.size(), 2u) << plan.describe();
+  std::vector<device::AttentionParams> params(2);
+  for (size_t i = 0; i < 2; i++) {
+    const fake::Launch& launch = driver.launches[i];
+    EXPECT_EQ(launch.config.grid_x, 2u);  // KV heads
+    EXPECT_EQ(launch.config.grid_y, i == 0 ? kMost : kRequests - kMost);
+    ASSERT_EQ(launch.parameters.size(), 1u);
+    ASSERT_EQ(launch.parameters[0].size(), sizeof(params[i]));
+    std::memcpy(&params[i], launch.parameters[0].data(), sizeof(params[i]));
+  }
+  EXPECT_EQ(params[1].works - params[0].works, static_cast<std::ptrdiff_t>(kMost));
+  params[1].works = params[0].works;
+  EXPECT_EQ(std::memcmp(&params[0], &params[1], sizeof(params[0])), 0);
+}
+
+}  // namespace
+}  // namespace rapt::test
