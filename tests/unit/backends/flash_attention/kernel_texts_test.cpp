@@ -43,7 +43,7 @@ class KernelTexts : public testing::TestWithParam<Case> {
     if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   }
 };
-// A few, for time's sake: `rapt pack` compiles them all and refuses those that spill.
+// A few, for time's sake: the core pack has more of them and refuses those that spill.
 INSTANTIATE_TEST_SUITE_P(HeadDims, KernelTexts,
                          testing::Values(Case{8, 8, "sm120"}, Case{64, 64, "sm90"},
                                          Case{96, 128, "sm120"}, Case{112, 112, "sm90"},
