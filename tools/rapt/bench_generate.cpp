@@ -75,15 +75,15 @@ void run(const BenchGenerateOptions& options) {
        .sampling = kGreedy}};
   const int64_t mean_context = kDecodePrompt + (options.decode_tokens + 1) / 2;
   // Every weight once, and the keys and values of the context.
-  const int64_t token_bytes =
-      transformer.weight_bytes() + transformer.cache_bytes_per_token() * mean_context;
+  const int64_t token_bytes = transformer.dense_layers().weight_bytes() +
+                              transformer.cache_bytes_per_token() * mean_context;
 
   rapt::bench::Report report = rapt::bench::begin_report(engine.context().device());
   rapt::bench::Threads threads(engine.context().num_threads());
   // The weights where they lie, for memory is not equally fast everywhere.
   std::vector<rapt::bench::Run> weights;
   int64_t read_bytes = 0;
-  for (const auto run : transformer.weight_runs()) {
+  for (const auto run : transformer.dense_layers().weight_runs()) {
     weights.push_back({run.data(), static_cast<int64_t>(run.size())});
     read_bytes += weights.back().bytes;
   }
@@ -109,8 +109,9 @@ void run(const BenchGenerateOptions& options) {
 
   const std::string backend = to_string(transformer.attention().selection().backend);
   const std::string plan =
-      backend + ": " + std::to_string(transformer.weight_bytes()) + " bytes of weights, " +
-      std::to_string(transformer.cache_bytes_per_token()) + " bytes of cache a token of context";
+      backend + ": " + std::to_string(transformer.dense_layers().weight_bytes()) +
+      " bytes of weights, " + std::to_string(transformer.cache_bytes_per_token()) +
+      " bytes of cache a token of context";
   const auto figure = [&](const char* phase, const std::string& what, size_t measure, Measure unit,
                           double tokens_of_unit) {
     Figure& added = report.figures.emplace_back(

@@ -176,7 +176,7 @@ Json figures(const llm::Engine& engine) {
       {"preemptions", scheduler.num_preemptions},
       {"steps", stats.num_steps},
       {"seconds", seconds},
-      {"weight_bytes", engine.transformer().weight_bytes()},
+      {"weight_bytes", engine.transformer().dense_layers().weight_bytes()},
       {"cache_bytes_per_token", engine.transformer().cache_bytes_per_token()},
       {"threads", engine.context().num_threads()},
       {"isa", to_string(device.kind == rapt::DeviceKind::kCpu ? device.isa : rapt::host_cpu().isa)},

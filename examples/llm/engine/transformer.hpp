@@ -1,15 +1,12 @@
-// The Llama architecture over Rapt's paged attention: embedding, blocks, logits.
+// The Llama architecture: Rapt's paged attention between a model's dense layers.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "llm/engine/exchange_buffer.hpp"
-#include "llm/engine/kernels.hpp"
-#include "llm/engine/linear.hpp"
+#include "llm/engine/dense_layers.hpp"
 #include "llm/engine/step.hpp"
 #include "llm/engine/thread_pool.hpp"
 #include "llm/model/model.hpp"
@@ -48,61 +45,29 @@ class Transformer {
 
   const ModelConfig& config() const { return config_; }
   const rapt::Attention& attention() const { return attention_; }
-  // Bytes of weights that a decode step reads, and of cache per token of context.
-  int64_t weight_bytes() const;
+  const DenseLayers& dense_layers() const { return *dense_; }
+  // Bytes of cache per token of context.
   int64_t cache_bytes_per_token() const;
-  // Where the matrices lie, in the order of their use; the embedding, if it is not the output
-  // matrix, among them.
-  std::vector<std::span<const std::byte>> weight_runs() const { return weights_.runs(); }
 
   // fp32 [R, vocab_size]: the logits of step.logit_rows, valid until the next call.
   rapt::TensorView forward(const Step& step);
   const ForwardTime& time() const { return time_; }
 
  private:
-  struct Block {
-    std::vector<float> attention_norm, ffn_norm;  // [dim]
-    Linear qkv;                                   // rows: all query heads, key heads, value heads
-    Linear attention_out;
-    Linear gate_up;  // rows: gate, up
-    Linear down;
-    rapt::KvCacheView cache;
-  };
-
-  // Views of the q, k and v that the attention reads, and of the out it writes.
-  struct Heads {
-    rapt::TensorView q, k, v, out;
-  };
-
-  void find_rotations(const Step& step);
-  Linear::MakeRow normed(const std::vector<float>& weight) const;
-  Heads prepare_heads(int64_t num_tokens);
-  void attend(int64_t num_tokens, const Block& block, const Heads& heads);
-  void copy_attended(int64_t token, float* row) const;
-  void run_block(const Step& step, Block& block);
+  void plan(const Step& step);
+  void attend(const AttentionTensors& tensors, const rapt::KvCacheView& cache);
 
   ModelConfig config_;
   rapt::Context& context_;
-  ThreadPool& pool_;
-  const Kernels& kernels_;
   rapt::Attention attention_;
   int64_t num_pages_;
-
-  WeightMemory weights_;
-  Linear embedding_;
-  Linear output_;  // empty if the embedding is the output matrix
-  std::vector<float> final_norm_;
-  std::vector<Block> blocks_;
   rapt::DeviceBuffer cache_;
+  std::vector<rapt::KvCacheView> block_caches_;
+  std::unique_ptr<DenseLayers> dense_;
 
   // Of the step at hand.
   std::unique_ptr<rapt::Plan> plan_;
   rapt::DeviceBuffer workspace_;
-  ExchangeBuffer slots_;                // int64 [T]
-  std::vector<float> cosines_, sines_;  // [T, head_dim / 2]
-  Activations x_, qkv_, attended_, gate_up_, logits_;
-  // 16-bit caches: what the attention reads and writes, [T, heads, head_dim].
-  ExchangeBuffer qkv16_, attended16_;
   ForwardTime time_;
 };
 
