@@ -179,6 +179,36 @@ MUTANTS = {
             "params.num_heads * chunks;",
             "params.num_heads * chunks - 1;",
         ),
+        "page_ids_past_the_length_looked_at": (
+            "cache/check_indices.cuh",
+            "position < end ? value_of(position) : least",
+            "value_of(position)",
+        ),
+        "page_of_a_tail_not_checked": (
+            "cache/check_indices.cuh",
+            "(request.kv_len + params.page_size - 1) / params.page_size",
+            "request.kv_len / params.page_size",
+        ),
+        "page_past_the_pool_passed": (
+            "cache/check_indices.cuh",
+            "params.num_pages - 1",
+            "params.num_pages",
+        ),
+        "bad_index_of_any_lane": (
+            "cache/check_indices.cuh",
+            "if (lane == lowest) *found",
+            "if (bad) *found",
+        ),
+        "slots_of_the_first_share_alone": (
+            "cache/check_indices.cuh",
+            "const i64 begin = index * kCheckedSlots;",
+            "const i64 begin = 0;",
+        ),
+        "negative_slots_refused": (
+            "cache/check_indices.cuh",
+            "kLeast = -0x7fffffffffffffff - 1",
+            "kLeast = 0",
+        ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",
             "if (its == 0) continue;",

@@ -1,5 +1,6 @@
 #include "cache_kernels.hpp"
 
+#include "cache/check_indices.cuh"
 #include "cache/write_kv.cuh"
 #include "merge/merge.cuh"
 #include "merge/merge_states.cuh"
@@ -39,6 +40,23 @@ void run_merge_states(Memory& memory, const Options& options, Element from, Elem
              [&] { device::merge_states<decltype(from_type), decltype(to_type)>(params); });
     });
   });
+}
+
+void run_check_page_ids(Memory& memory, const Options& options,
+                        const device::CheckPageIdsParams& params) {
+  const auto blocks =
+      static_cast<uint32_t>((params.num_requests + device::kCheckWarps - 1) / device::kCheckWarps);
+  launch(memory, {{blocks}, 32 * device::kCheckWarps}, options,
+         [&] { device::check_page_ids(params); });
+}
+
+void run_check_slots(Memory& memory, const Options& options,
+                     const device::CheckSlotsParams& params) {
+  constexpr long long kSlotsPerBlock = device::kCheckWarps * device::kCheckedSlots;
+  const auto blocks =
+      static_cast<uint32_t>((params.num_slots + kSlotsPerBlock - 1) / kSlotsPerBlock);
+  launch(memory, {{blocks}, 32 * device::kCheckWarps}, options,
+         [&] { device::check_slots(params); });
 }
 
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params) {

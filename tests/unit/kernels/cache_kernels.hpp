@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emulator/launch.hpp"
+#include "kernels/abi/check_indices.hpp"
 #include "kernels/abi/merge.hpp"
 #include "kernels/abi/write_kv.hpp"
 
@@ -12,6 +13,10 @@ void run_merge(Memory& memory, const Options& options, const device::MergeParams
 enum class Element { kFloat32, kFloat16, kBFloat16 };
 void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
                       const device::MergeStatesParams& params);
+void run_check_page_ids(Memory& memory, const Options& options,
+                        const device::CheckPageIdsParams& params);
+void run_check_slots(Memory& memory, const Options& options,
+                     const device::CheckSlotsParams& params);
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params);
 
 }  // namespace rapt::emulator
