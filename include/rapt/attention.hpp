@@ -93,7 +93,7 @@ struct WriteKvArgs {
   TensorView k{};  // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
   TensorView v{};  // [T', Hkv, Dvo]
   // int64 [n]: page * page_size + offset; negative = do not write. On the CPU every slot is
-  // checked; a GPU writes where they say.
+  // checked; a GPU writes where they say, but with ContextOptions::check_device_indices.
   TensorView slot_mapping{};
   KvCacheView cache{};
   TensorView k_scale{};  // as in RunArgs: stored = value / scale
@@ -135,7 +135,7 @@ class RAPT_API Attention {
   void replan(Plan& plan, const Batch& batch) const;
 
   // Writes out[0, T) and, if asked for, lse. Throws before the first write. On a GPU: puts kernels
-  // on the stream, allocates nothing and waits for nothing.
+  // on the stream, allocates nothing and waits for nothing, unless the context checks indices.
   void run(const Plan& plan, const RunArgs& args) const;
   // Scatters this step's keys and values into the cache.
   void write_kv(const WriteKvArgs& args) const;

@@ -23,7 +23,8 @@ struct Batch {
   // Paged: spec.page_size > 0.
   // int32 [B, width], on the device that runs or on the host; rows may be strided.
   TensorView page_table{};
-  // Pages in the pool: ids are checked against it where the table is on the host.
+  // Pages in the pool: ids are checked against it where the table is on the host, and where it is
+  // on a GPU with ContextOptions::check_device_indices, by each run.
   int64_t num_pages = 0;
 
   // Ragged: spec.page_size == 0. Request b's keys are rows [kv_start[b], kv_start[b] + kv_len[b])

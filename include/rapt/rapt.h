@@ -94,8 +94,11 @@ typedef void (*rapt_log)(void* user, rapt_log_level level, const char* message);
 
 typedef struct rapt_context_options {
   size_t struct_size;
-  int32_t num_threads; /* CPU threads with the caller's; 0 = cores this process may use */
-  int32_t reserved;    /* 0 */
+  int32_t num_threads;          /* CPU threads with the caller's; 0 = cores this process may use */
+  int32_t check_device_indices; /* 0/1, GPUs: each run looks at the page ids of a table in device
+                                   memory, each write_kv at its slots, before anything follows
+                                   them; both then wait for the stream, which must not be
+                                   captured. For debugging; also RAPT_CHECK_DEVICE_INDICES=1 */
   rapt_parallel_for parallel_for; /* NULL = Rapt's own pool */
   void* parallel_for_user;        /* first argument of parallel_for; outlives the context */
   rapt_log log;                   /* NULL = silent */

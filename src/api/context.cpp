@@ -34,7 +34,8 @@ Context::Context(ContextOptions options) : impl_(std::make_unique<Impl>()) {
     };
   }
   if (!on_cpu) {
-    impl_->gpu = open_gpu({options.device, options.packs, options.cache_folder, options.log});
+    impl_->gpu = open_gpu({options.device, options.packs, options.cache_folder, options.log,
+                           options.check_device_indices});
     impl_->device = impl_->gpu->info();
   }
   impl_->options = std::move(options);

@@ -39,6 +39,7 @@ struct GpuOptions {
   std::vector<std::string> packs;
   std::optional<std::string> cache_folder;
   std::function<void(LogLevel, std::string_view)> log;  // as there
+  bool check_device_indices = false;
 };
 
 // Throws as Context's constructor does.

@@ -19,7 +19,6 @@ ParallelFor parallel_for_of(rapt_parallel_for hook, void* user) {
 }
 
 ContextOptions options_of(const rapt_context_options& given) {
-  check(given.reserved == 0, "options->reserved is ", given.reserved, ": must be 0");
   ContextOptions options;
   options.num_threads = given.num_threads;
   if (given.parallel_for)
@@ -38,6 +37,8 @@ ContextOptions options_of(const rapt_context_options& given) {
         given.num_packs);
   for (size_t i = 0; i < given.num_packs; i++)
     options.packs.emplace_back(require(given.packs[i], "options->packs[i]"));
+  options.check_device_indices =
+      to_flag(given.check_device_indices, "options->check_device_indices");
   if (given.cache_folder) options.cache_folder = given.cache_folder;
   return options;
 }

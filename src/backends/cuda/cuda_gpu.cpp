@@ -8,11 +8,12 @@
 
 namespace rapt {
 
-CudaGpu::CudaGpu(const cuda::Device& device, jit::StoreOptions store_options, bool host_accessible)
+CudaGpu::CudaGpu(const cuda::Device& device, jit::StoreOptions store_options,
+                 const Options& options)
     : context_(device),
       store_(std::move(store_options)),
       kernels_(context_, store_),
-      host_accessible_(host_accessible) {}
+      options_(options) {}
 
 Device CudaGpu::tensor_device() const {
   return {DeviceKind::kCuda, context_.device().ordinal()};

@@ -62,6 +62,11 @@ jit::StoreOptions store_options_of(const GpuOptions& options) {
   return store;
 }
 
+bool checks_indices(const GpuOptions& options) {
+  const char* asked = std::getenv("RAPT_CHECK_DEVICE_INDICES");
+  return options.check_device_indices || (asked && *asked && std::string_view(asked) != "0");
+}
+
 std::vector<DeviceInfo> list_devices(const cuda::Driver& driver) {
   const int32_t count = cuda::device_count(driver);
   std::vector<DeviceInfo> devices;
@@ -92,7 +97,9 @@ std::unique_ptr<Gpu> open_gpu(const GpuOptions& options) {
       store.make_compiler = [] {
         return std::make_unique<jit::Nvrtc>(std::vector{cuda::emulator_library()});
       };
-      return std::make_unique<CudaGpu>(device, std::move(store), true);
+      return std::make_unique<CudaGpu>(
+          device, std::move(store),
+          CudaGpu::Options{.host_accessible = true, .checks_indices = checks_indices(options)});
     }
   } else if (name.starts_with(kCuda)) {
     std::optional<int32_t> ordinal = 0;
@@ -102,7 +109,7 @@ std::unique_ptr<Gpu> open_gpu(const GpuOptions& options) {
       jit::StoreOptions store = store_options_of(options);
       if (cuda::is_emulated(cuda::driver())) store.packs.clear();
       return std::make_unique<CudaGpu>(cuda::Device(cuda::driver(), *ordinal), std::move(store),
-                                       false);
+                                       CudaGpu::Options{.checks_indices = checks_indices(options)});
     }
   }
   fail(ErrorCode::kInvalidArgument, "device is \"", name,

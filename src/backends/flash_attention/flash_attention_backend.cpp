@@ -30,6 +30,7 @@ struct FlashAttentionPlan final : BackendPlan {
   PlanMemory memory;
   size_t requests = 0, works = 0, merge_rows = 0;  // offsets in `memory`
   const int* page_ids = nullptr;                   // on the device
+  bool checks_page_ids = false;                    // by each run
   std::array<TileLaunch, flash_attention::kNumTiles> launches;
   const cuda::Kernel* merge = nullptr;  // null: no row's keys were cut
   size_t partial_lse_offset = 0;        // in the workspace
@@ -117,6 +118,7 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   plan.merge_rows = plan.memory.add(merge_rows);
   plan.page_ids =
       table_on_device ? static_cast<const int*>(table.data) : plan.memory.at<int>(page_ids);
+  plan.checks_page_ids = table_on_device && gpu_.checks_indices();
 
   int64_t first = 0;
   for (size_t i = 0; i < choices_.size(); i++) {
@@ -183,11 +185,19 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   const cuda::CurrentContext current(gpu_.context());
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(gpu_.context(), stream);
+  if (plan.checks_page_ids) gpu_.refuse_capture(stream);
   plan.memory.upload(stream);
 
   device::AttentionParams params = params_of(args);
   params.requests = plan.memory.at<device::AttentionRequest>(plan.requests);
   params.page_ids = plan.page_ids;
+  if (plan.checks_page_ids)
+    gpu_.check_page_ids({.requests = params.requests,
+                         .page_ids = params.page_ids,
+                         .num_requests = static_cast<int>(plan.shape.num_requests),
+                         .num_pages = static_cast<int>(plan.shape.num_pages),
+                         .page_size = spec_.page_size},
+                        stream);
   auto* workspace = static_cast<std::byte*>(args.workspace.data);
   if (plan.merge) {
     params.partial_out = reinterpret_cast<float*>(workspace);
@@ -268,6 +278,13 @@ void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
   const cuda::CurrentContext current(gpu_.context());
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(gpu_.context(), stream);
+  if (gpu_.checks_indices()) {
+    gpu_.refuse_capture(stream);
+    gpu_.check_slots({.slots = params.slots,
+                      .num_slots = num_tokens,
+                      .end = checked_mul(args.cache.k.shape[0], spec_.page_size, "cache slots")},
+                     stream);
+  }
   cuda::launch(
       kernel,
       {.grid = {static_cast<uint32_t>(params.num_tokens)}, .block = {device::kWriteKvThreads}},

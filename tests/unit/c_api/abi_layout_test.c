@@ -17,7 +17,7 @@ _Static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8, "frozen for 64-bit mac
 SIZE(rapt_context_options, 88);
 FIELD(rapt_context_options, struct_size, 0, 8);
 FIELD(rapt_context_options, num_threads, 8, 4);
-FIELD(rapt_context_options, reserved, 12, 4);
+FIELD(rapt_context_options, check_device_indices, 12, 4);
 FIELD(rapt_context_options, parallel_for, 16, 8);
 FIELD(rapt_context_options, parallel_for_user, 24, 8);
 FIELD(rapt_context_options, log, 32, 8);

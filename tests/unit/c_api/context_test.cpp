@@ -118,7 +118,7 @@ TEST(CContext, refuses_bad_options) {
     EXPECT_EQ(context, nullptr);
   };
   refuses("num_threads is -1", {.num_threads = -1});
-  refuses("reserved is 1", {.reserved = 1});
+  refuses("check_device_indices is 2", {.check_device_indices = 2});
   refuses("options->isa is \"avx9\"", {.isa = "avx9"});
   refuses("device is \"gpu\"", {.device = "gpu"});
   refuses("packs is null, but num_packs is 1", {.num_packs = 1});

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "core/check.hpp"
 #include "fuzz/random_problem.hpp"
 #include "support/check.hpp"
 #include "support/element.hpp"
@@ -286,6 +291,122 @@ TEST(FlashAttentionRuns, refuse_page_tables_of_other_devices) {
   batch.page_table.device = {DeviceKind::kCuda, 99};
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { attention.plan(batch); }),
               HasSubstr("page_table is on cuda:99"));
+}
+
+// A table in device memory whose ids may be spoilt, one at a time.
+class DeviceTable {
+ public:
+  DeviceTable(Context& context, const TensorView& host)
+      : shape_{host.shape[0], host.shape[1]},
+        ids_(static_cast<size_t>(shape_[0] * shape_[1])),
+        buffer_(context, ids_.size() * sizeof(int32_t)),
+        device_(context.tensor_device()) {
+    for (int64_t b = 0; b < shape_[0]; b++)
+      std::copy_n(static_cast<const int32_t*>(host.data) + b * host.stride[0], shape_[1],
+                  ids_.begin() + b * shape_[1]);
+    with(0, 0, ids_[0]);
+  }
+
+  void with(int64_t request, int64_t entry, int32_t id) {
+    std::vector<int32_t> ids = ids_;
+    ids[static_cast<size_t>(request * shape_[1] + entry)] = id;
+    buffer_.copy_from_host(ids.data(), ids.size() * sizeof(int32_t));
+  }
+  void as_it_was() { with(0, 0, ids_[0]); }
+  TensorView view() const {
+    TensorView view = TensorView::contiguous(buffer_.data(), DType::kInt32, {shape_[0], shape_[1]});
+    view.device = device_;
+    return view;
+  }
+
+ private:
+  std::array<int64_t, 2> shape_;
+  std::vector<int32_t> ids_;
+  DeviceBuffer buffer_;
+  Device device_;
+};
+
+TEST(FlashAttentionChecks, a_run_names_the_page_id_that_is_not_in_the_pool) {
+  gpu();  // sets the kernels' cache
+  Context context({.device = device_name(), .num_threads = 1, .check_device_indices = true});
+  Problem problem = plain_problem();
+  problem.requests = {{1, 40}, {0, 0}, {5, 33}, {1, 2600}};  // keys are cut
+  problem.layout.table_pad = 1;
+  Tensors tensors(problem);
+  const Attention attention(context, problem.spec, {.backend = gpu().name});
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  Batch batch = tensors.batch(mirror, true);
+  DeviceTable table(context, tensors.batch().page_table);
+  batch.page_table = table.view();
+  const auto num_pages = static_cast<int32_t>(batch.num_pages);
+  const Plan plan = attention.plan(batch);
+  const RunArgs args = tensors.args(plan, mirror);
+  const int64_t last = (2600 - 1) / 16;
+  for (const auto& [request, entry, id] :
+       {std::tuple<int64_t, int64_t, int32_t>{0, 0, -1}, {2, 2, 1 << 30}, {3, last, num_pages}}) {
+    table.with(request, entry, id);
+    EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { attention.run(plan, args); }),
+                AllOf(HasSubstr(concat("page_table[", request, ", ", entry, "] is ", id, ",")),
+                      HasSubstr(concat("num_pages is ", num_pages, ":"))));
+  }
+  context.synchronize();
+  tensors.fetch(mirror);
+  for (const float value : tensors.collect().out)
+    ASSERT_EQ(value, load(DType::kBFloat16, "\xa5\xa5"));  // as they were filled
+
+  // Later runs work, and entries past the lengths are not looked at.
+  for (const auto& [request, entry] : {std::pair<int64_t, int64_t>{0, 3}, {1, 0}, {3, last + 1}}) {
+    table.with(request, entry, -1);
+    const RunArgs anew = tensors.args(plan, mirror);
+    attention.run(plan, anew);
+    context.synchronize();
+    tensors.fetch(mirror);
+    EXPECT_EQ(verdict(problem, expect(problem), tensors.collect()), "") << request;
+  }
+}
+
+TEST(FlashAttentionChecks, write_kv_names_the_slot_that_is_not_in_the_cache) {
+  gpu();  // sets the kernels' cache
+  setenv("RAPT_CHECK_DEVICE_INDICES", "1", 1);
+  Context context({.device = device_name(), .num_threads = 1});
+  unsetenv("RAPT_CHECK_DEVICE_INDICES");
+  AttentionSpec spec = make_spec(DType::kBFloat16, 2, 2, 8);
+  spec.page_size = 4;
+  const Attention attention(context, spec, {.backend = gpu().name});
+  constexpr int64_t kTokens = 1500, kPages = 400, kRow = 2 * 8;  // elements
+  GuardedBuffer rows(2 * kTokens * kRow), cache(2 * kPages * 4 * kRow), slots(8 * kTokens);
+  rows.fill(0x11), cache.fill(0xa5);
+  for (int64_t i = 0; i < kTokens; i++) slots.as<int64_t>()[i] = i % 3 ? i : -i - 1;
+  DeviceMirror mirror(context);
+  for (const GuardedBuffer* buffer : {&rows, &cache}) mirror.put(*buffer);
+  const TensorView k = TensorView::contiguous(rows.data(), DType::kBFloat16, {kTokens, 2, 8});
+  const TensorView kv = TensorView::contiguous(cache.data(), DType::kBFloat16, {kPages, 4, 2, 8});
+  const auto write = [&] {
+    mirror.put(slots);
+    attention.write_kv({.k = mirror.view(k),
+                        .v = mirror.view(k),
+                        .slot_mapping = mirror.view(
+                            TensorView::contiguous(slots.data(), DType::kInt64, {kTokens})),
+                        .cache = {mirror.view(kv), mirror.view(kv)}});
+    context.synchronize();
+    mirror.fetch(cache);
+  };
+  for (const auto& [at, slot] : {std::pair<int64_t, int64_t>{0, kPages * 4},
+                                 {1024, int64_t{1} << 40},
+                                 {kTokens - 1, kPages * 4 + 1}}) {
+    const int64_t good = std::exchange(slots.as<int64_t>()[at], slot);
+    EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, write),
+                AllOf(HasSubstr(concat("slot_mapping[", at, "] is ", slot, ":")),
+                      HasSubstr("slots 0 to 1599")));
+    slots.as<int64_t>()[at] = good;
+    mirror.fetch(cache);
+    for (size_t i = 0; i < cache.size(); i++) ASSERT_EQ(cache.data()[i], std::byte{0xa5});
+  }
+  write();
+  for (int64_t slot = 0; slot < kPages * 4; slot++)
+    ASSERT_EQ(cache.data()[2 * slot * kRow],
+              slot < kTokens && slot % 3 ? std::byte{0x11} : std::byte{0xa5});
 }
 
 // Slots below 0 are not written, and rows may lie at any multiple of 2 bytes.

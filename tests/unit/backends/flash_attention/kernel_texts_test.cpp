@@ -72,6 +72,8 @@ TEST(KernelTextsBesideAttention, compile_without_spills) {
   if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   for (const int32_t architecture : {80, 90}) {
     expect_sound(write_kv_text({architecture}));
+    expect_sound(check_page_ids_text({architecture}));
+    expect_sound(check_slots_text({architecture}));
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       expect_sound(merge_rows_text(dtype, {architecture}));
       expect_sound(merge_states_text(DType::kFloat32, dtype, {architecture}));

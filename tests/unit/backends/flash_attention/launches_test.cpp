@@ -1,5 +1,6 @@
 // What reaches the driver where a grid cannot have all works. Compiler and driver are fake ones.
 #include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 
 #include "fakes/libcuda.hpp"
 #include "kernels/abi/attention.hpp"
+#include "support/error_of.hpp"
 #include "support/tensors.hpp"
 
 namespace rapt::test {
@@ -53,6 +55,62 @@ TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
   EXPECT_EQ(params[1].works - params[0].works, static_cast<std::ptrdiff_t>(kMost));
   params[1].works = params[0].works;
   EXPECT_EQ(std::memcmp(&params[0], &params[1], sizeof(params[0])), 0);
+}
+
+TEST(Launches, checks_that_wait_are_refused_while_a_stream_is_captured) {
+  fake::Control& driver = fake_driver();
+  Problem problem{.spec = {.num_query_heads = 2,
+                           .num_kv_heads = 2,
+                           .head_dim_qk = 8,
+                           .dtype = DType::kBFloat16,
+                           .page_size = 16},
+                  .requests = {{1, 40}}};
+  Context context(
+      {.device = "cuda", .num_threads = 1, .cache_folder = "", .check_device_indices = true});
+  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
+  Tensors tensors(problem);
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  auto* primary_context = reinterpret_cast<cuda::ContextHandle (*)(int32_t)>(
+      dlsym(dlopen(FAKE_LIBCUDA, RTLD_NOW), "rapt_fake_primary_context"));
+  fake::Stream stream{
+      .context = primary_context(0), .capture = cuda::CaptureStatus::kActive, .capture_id = 7};
+  const auto refused = [&](const auto& call) {
+    driver.launches.clear();
+    driver.calls.clear();
+    EXPECT_THAT(error_of(ErrorCode::kUnsupported, call),
+                testing::HasSubstr("being captured, and check_device_indices waits"));
+    EXPECT_TRUE(driver.launches.empty());
+    EXPECT_THAT(driver.calls, testing::Not(testing::Contains(testing::StartsWith("cuMem"))));
+  };
+  const auto run = [&](bool table_on_device) {
+    const Plan plan = attention.plan(tensors.batch(mirror, table_on_device));
+    RunArgs args = tensors.args(plan, mirror);
+    args.stream = &stream;
+    if (table_on_device)
+      refused([&] { attention.run(plan, args); });
+    else
+      attention.run(plan, args);  // its ids were looked at by plan()
+  };
+  run(true);
+  run(false);
+  EXPECT_EQ(driver.launches.size(), 1u);
+
+  GuardedBuffer rows(2 * 2 * 8), cache(2 * 16 * 2 * 8), slots(8);
+  slots.as<int64_t>()[0] = 3;
+  for (const GuardedBuffer* buffer : {&rows, &cache, &slots}) mirror.put(*buffer);
+  const TensorView k =
+      mirror.view(TensorView::contiguous(rows.data(), DType::kBFloat16, {1, 2, 8}));
+  const TensorView kv =
+      mirror.view(TensorView::contiguous(cache.data(), DType::kBFloat16, {1, 16, 2, 8}));
+  refused([&] {
+    attention.write_kv(
+        {.k = k,
+         .v = k,
+         .slot_mapping = mirror.view(TensorView::contiguous(slots.data(), DType::kInt64, {1})),
+         .cache = {kv, kv},
+         .stream = &stream});
+  });
 }
 
 }  // namespace
