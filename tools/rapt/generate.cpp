@@ -19,7 +19,8 @@ namespace rapt_tool {
 namespace {
 
 struct GenerateOptions {
-  std::string model, tokenizer, prompts_file, device = "cpu", kv_dtype = "auto", backend, isa;
+  std::string model, tokenizer, prompts_file, device = "cpu", dense = "auto", kv_dtype = "auto",
+                                              backend, isa;
   std::vector<std::string> prompts;
   int64_t max_tokens = 128, num_pages = 0, tokens_per_step = 512;
   int32_t page_size = 16, num_threads = 0;
@@ -74,9 +75,15 @@ rapt::KvFormat kv_format(const GenerateOptions& options) {
   return parse_kv_format_option("--kv-dtype", options.kv_dtype);
 }
 
+llm::DensePlace dense_place(const GenerateOptions& options) {
+  if (options.dense == "host") return llm::DensePlace::kHost;
+  return options.dense == "device" ? llm::DensePlace::kDevice : llm::DensePlace::kAuto;
+}
+
 llm::EngineOptions engine_options(const GenerateOptions& options,
                                   const std::vector<llm::GenerationRequest>& requests) {
   llm::EngineOptions engine{.device = parse_context_device_option(options.device),
+                            .dense = dense_place(options),
                             .num_threads = options.num_threads,
                             .backend = options.backend,
                             .log = print_warning,
@@ -164,35 +171,43 @@ Json figures(const llm::Engine& engine) {
   const llm::SchedulerStats& scheduler = stats.scheduler;
   const rapt::DeviceInfo& device = engine.context().device();
   const double seconds = stats.prefill_seconds + stats.decode_seconds;
+  const llm::DenseLayers& dense = engine.transformer().dense_layers();
+  // Nothing waits for the attention where the layers behind it are on its stream.
+  Json share = nullptr;
+  if (!dense.is_on_device()) share = seconds > 0 ? stats.attention_seconds / seconds : 0;
   return {
       {"prefill_tokens", scheduler.prefill_tokens},
       {"prefill_tokens_per_s", per_second(scheduler.prefill_tokens, stats.prefill_seconds)},
       {"decode_tokens", scheduler.decode_tokens},
       {"decode_tokens_per_s", per_second(scheduler.decode_tokens, stats.decode_seconds)},
-      {"attention_share", seconds > 0 ? stats.attention_seconds / seconds : 0},
+      {"attention_share", share},
       {"pages_used", scheduler.most_pages_used},
       {"pages_shared", scheduler.most_pages_shared},
       {"cached_tokens", scheduler.cached_tokens},
       {"preemptions", scheduler.num_preemptions},
       {"steps", stats.num_steps},
       {"seconds", seconds},
-      {"weight_bytes", engine.transformer().dense_layers().weight_bytes()},
+      {"weight_bytes", dense.weight_bytes()},
       {"cache_bytes_per_token", engine.transformer().cache_bytes_per_token()},
       {"threads", engine.context().num_threads()},
       {"isa", to_string(device.kind == rapt::DeviceKind::kCpu ? device.isa : rapt::host_cpu().isa)},
       {"device", device.name},
+      {"dense", dense.is_on_device() ? "device" : "host"},
       {"kv_format", to_string(engine.transformer().attention().spec().cache_format())},
       {"backend", to_string(engine.transformer().attention().selection().backend)}};
 }
 
 void print_figures(const Json& f) {
+  char attention[64] = "";
+  if (!f["attention_share"].is_null())
+    std::snprintf(attention, sizeof(attention), "attention %.1f %% of the time; ",
+                  100 * f["attention_share"].get<double>());
   std::fprintf(stderr,
-               "prefill %lld tokens, %.1f tokens/s; decode %lld tokens, %.1f tokens/s; attention "
-               "%.1f %% of the time; pages used %lld, shared %lld\n",
+               "prefill %lld tokens, %.1f tokens/s; decode %lld tokens, %.1f tokens/s; %spages "
+               "used %lld, shared %lld\n",
                f["prefill_tokens"].get<long long>(), f["prefill_tokens_per_s"].get<double>(),
                f["decode_tokens"].get<long long>(), f["decode_tokens_per_s"].get<double>(),
-               100 * f["attention_share"].get<double>(), f["pages_used"].get<long long>(),
-               f["pages_shared"].get<long long>());
+               attention, f["pages_used"].get<long long>(), f["pages_shared"].get<long long>());
 }
 
 void print_stats(const llm::Engine& engine, const Json& f) {
@@ -284,6 +299,12 @@ void add_generate(CLI::App& app) {
                    "Where the attention runs: cpu, cuda[:N] or emulated-smNN")
       ->capture_default_str();
   command
+      ->add_option("--dense", o->dense,
+                   "Where the other layers and their weights are: host, device, or auto: the GPU "
+                   "of --device cuda, else the host")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "host", "device"}));
+  command
       ->add_option("--kv-dtype", o->kv_dtype,
                    "Format of the KV cache: fp32, fp16, bf16; auto = fp32, on a GPU fp16")
       ->capture_default_str();
@@ -313,6 +334,7 @@ void add_generate(CLI::App& app) {
       "  rapt generate --model model.gguf --prompts prompts.txt --kv-dtype bf16 --json\n"
       "  rapt generate --model models/stories260K/stories260K.bin --device emulated-sm80 "
       "--max-tokens 32\n"
+      "  rapt generate --model model.gguf --device cuda --prompt \"Once upon a time\"\n"
       "The text goes to stdout, a line of figures to stderr.");
   command->callback([o] { run(*o); });
 }

@@ -11,6 +11,10 @@
 
 namespace llm {
 
+// Where the dense layers are. kAuto: where the attention is, but for emulated devices, which have
+// no cuBLASLt: the host reaches their memory and keeps the layers.
+enum class DensePlace : uint8_t { kAuto, kHost, kDevice };
+
 // A block's attention, on its device: q [T, Hq, D], k and v [T, Hkv, D] and out [T, Hq, D] in its
 // type, slot_mapping int64 [T].
 struct AttentionTensors {
@@ -26,6 +30,8 @@ class DenseLayers {
  public:
   virtual ~DenseLayers() = default;
 
+  // Not on the host, but on the attention's GPU.
+  virtual bool is_on_device() const { return false; }
   // Bytes of weights that a decode step reads.
   virtual int64_t weight_bytes() const = 0;
   // Where the host has the matrices, in the order of their use; the embedding, if it is not the

@@ -31,7 +31,8 @@ Engine::Engine(Model model, const EngineOptions& options)
                     .page_size = options.page_size,
                     .num_pages = options.num_pages,
                     .max_tokens = options.tokens_per_step,
-                    .backend = options.backend}) {}
+                    .backend = options.backend,
+                    .dense = options.dense}) {}
 
 void check_request(const GenerationRequest& request, const ModelConfig& config) {
   const auto length = static_cast<int64_t>(request.prompt.size());

@@ -21,9 +21,11 @@
 namespace llm {
 
 struct EngineOptions {
-  // Where the attention runs, and the cache lies: as in rapt::ContextOptions. All else is on the
-  // CPU, so on a GPU every layer's queries, keys and values go there, and its outputs back.
+  // Where the attention runs, and the cache lies: as in rapt::ContextOptions.
   std::string device = "cpu";
+  // All else but sampling. kHost with a GPU: every layer's queries, keys and values go there, and
+  // its outputs come back.
+  DensePlace dense = DensePlace::kAuto;
   int32_t num_threads = 0;            // 0 = the cores this process may use
   std::optional<rapt::CpuIsa> isa{};  // unset: the processor's; with device "cpu" only
   std::string backend{};              // "" = Rapt's choice
@@ -52,7 +54,7 @@ struct EngineStats {
   int64_t num_steps = 0;
   // A step that both prefills and decodes counts for either by its share of the tokens.
   double prefill_seconds = 0, decode_seconds = 0;
-  double forward_seconds = 0, attention_seconds = 0;
+  double forward_seconds = 0, attention_seconds = 0;  // as in ForwardTime
 };
 
 // Throws if no engine for this model could run the request: a prompt longer than the context, say.

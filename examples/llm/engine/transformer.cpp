@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "llm/engine/device_layers.hpp"
 #include "llm/engine/host_layers.hpp"
 #include "llm/engine/large_memory.hpp"
 #include "llm/model/failure.hpp"
@@ -40,6 +41,17 @@ rapt::DeviceBuffer allocate_cache(rapt::Context& context, int64_t layer_bytes, i
        " layers: ask for fewer pages, fewer tokens or a 16-bit format");
 }
 
+bool is_dense_on_device(DensePlace asked, const rapt::Context& context,
+                        const rapt::DeviceBuffer& cache) {
+  const bool has_gpu = context.device().kind == rapt::DeviceKind::kCuda && !cache.host_accessible();
+  check_supported(asked != DensePlace::kDevice || has_gpu,
+                  "dense is device, but the attention is "
+                  "on ",
+                  context.device().name,
+                  ": dense layers on the device are for \"cuda\" devices, leave dense at auto");
+  return asked == DensePlace::kAuto ? has_gpu : asked == DensePlace::kDevice;
+}
+
 }  // namespace
 
 rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_format,
@@ -69,12 +81,18 @@ Transformer::Transformer(Model model, rapt::Context& context, ThreadPool& pool,
       attention_.spec(), num_pages_, rapt::KvShape::kPagesKv, attention_.selection().layout);
   const int64_t layer_bytes = geometry.total_bytes();
   cache_ = allocate_cache(context, layer_bytes, config_.num_layers, num_pages_);
+  const bool on_device = is_dense_on_device(options.dense, context, cache_);
   for (int64_t block = 0; block < config_.num_layers; ++block)
     block_caches_.push_back(
         geometry.view(static_cast<std::byte*>(cache_.data()) + layer_bytes * block,
                       /*layer=*/0, cache_.device()));
-  dense_ = std::make_unique<HostLayers>(std::move(model), context, pool, attention_.spec().dtype,
-                                        options.max_tokens);
+  const DType dtype = attention_.spec().dtype;
+  if (on_device)
+    dense_ =
+        std::make_unique<DeviceLayers>(std::move(model), context, pool, dtype, options.max_tokens);
+  else
+    dense_ =
+        std::make_unique<HostLayers>(std::move(model), context, pool, dtype, options.max_tokens);
 }
 
 int64_t Transformer::cache_bytes_per_token() const {

@@ -22,6 +22,7 @@ struct TransformerOptions {
   int64_t num_pages = 0;
   int64_t max_tokens = 0;  // of a step: T
   std::string backend;     // "" = Rapt's choice
+  DensePlace dense = DensePlace::kAuto;
 };
 
 // What every layer of the model asks of Rapt. The attention computes in the type of its cache where
@@ -30,7 +31,8 @@ rapt::AttentionSpec attention_spec(const ModelConfig& config, rapt::KvFormat kv_
                                    int32_t page_size);
 
 // Seconds spent in forward(), and the part of them in Rapt's plan, write_kv and run, with the
-// copies to and from a GPU.
+// copies to and from a GPU. Where the dense layers are on the GPU the calls only put work on its
+// stream: their time is not the work's.
 struct ForwardTime {
   double total = 0;
   double attention = 0;
@@ -39,7 +41,7 @@ struct ForwardTime {
 class Transformer {
  public:
   // Takes the weights out of `model`. Context and pool must outlive it. Throws as rapt::Attention
-  // does if no backend takes the attention.
+  // does if no backend takes the attention, and as the dense layers do (device_layers.hpp).
   Transformer(Model model, rapt::Context& context, ThreadPool& pool,
               const TransformerOptions& options);
 

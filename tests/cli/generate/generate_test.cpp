@@ -251,14 +251,58 @@ TEST_F(Generate, an_emulated_gpu_generates_several_texts_as_the_cpu_does) {
   EXPECT_EQ(emulated.out, run(arguments).out);
 }
 
-// A GPU whose memory the host does not reach: the emulator in place of NVIDIA's driver.
-TEST_F(Generate, a_gpu_of_its_own_memory_tells_the_story) {
+// A GPU whose memory the host does not reach: the emulator in place of NVIDIA's driver and
+// compiler, and a stand-in for cuBLASLt.
+const std::string kDriver =
+    kKeptKernels + "RAPT_LIBCUDA=" RAPT_EMULATOR_LIBRARY " RAPT_NVRTC=" RAPT_EMULATOR_LIBRARY " ";
+const std::string kGpu = kDriver + "RAPT_CUBLASLT=" FAKE_LIBCUBLAS_LT " ";
+
+TEST_F(Generate, a_gpu_with_all_layers_tells_the_whole_story) {
+  const Outcome outcome = run(kBin + "--temperature 0 --max-tokens 257 --device cuda:1", kGpu);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, read_file(kFolder + "greedy_256.txt"));
+  // Nothing waits for the attention, so nobody knows its time.
+  EXPECT_EQ(count(outcome.err, "attention "), 0) << outcome.err;
+}
+
+// Prompts of different lengths, chunks without logits, pages shared; another file format.
+TEST_F(Generate, a_gpu_with_all_layers_generates_several_texts_as_the_cpu_does) {
+  const std::string arguments =
+      kGguf +
+      "--temperature 0 --max-tokens 6 --kv-dtype bf16 --page-size 4 --tokens-per-step 10 --json "
+      "--prompt 'Lily and Tom' --prompt 'Lily and Tom went to the park' ";
+  const Outcome outcome = run(arguments + "--device cuda:1", kGpu);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out),
+             expected = nlohmann::json::parse(run(arguments).out);
+  EXPECT_EQ(json["generations"], expected["generations"]);
+  EXPECT_EQ(json["figures"]["dense"], "device");
+  EXPECT_EQ(expected["figures"]["dense"], "host");
+  EXPECT_TRUE(json["figures"]["attention_share"].is_null());
+  EXPECT_GT(expected["figures"]["attention_share"], 0);
+}
+
+TEST_F(Generate, a_gpus_dense_layers_may_be_kept_on_the_host) {
   const std::string arguments = kBin + "--temperature 0 --max-tokens 8 ";
-  const Outcome outcome =
-      run(arguments + "--device cuda:1", kKeptKernels + "RAPT_LIBCUDA=" RAPT_EMULATOR_LIBRARY
-                                                        " RAPT_NVRTC=" RAPT_EMULATOR_LIBRARY);
+  const Outcome outcome = run(arguments + "--device cuda:1 --dense host", kDriver);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, run(arguments).out);
+  EXPECT_EQ(count(outcome.err, "attention "), 1) << outcome.err;
+}
+
+TEST_F(Generate, without_cublas_lt_is_exit_code_1_and_says_how_to_do_without) {
+  const Outcome outcome = run(kBin + "--max-tokens 8 --device cuda:1",
+                              kDriver + "RAPT_CUBLASLT=/nowhere/libcublasLt.so.13");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("/nowhere/libcublasLt.so.13"));
+  EXPECT_THAT(outcome.err, HasSubstr("--dense host"));
+}
+
+TEST_F(Generate, dense_layers_on_a_device_want_a_gpu) {
+  for (const char* device : {"--device cpu ", kEmulated})
+    expect_refusal(kBin + device + "--dense device", "dense is device");
+  expect_refusal(kBin + "--dense cloud", "cloud");
 }
 
 TEST_F(Generate, what_gpus_cannot_do_is_refused_with_reasons) {
