@@ -1,5 +1,6 @@
 #include "rapt/device_buffer.hpp"
 
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -14,8 +15,9 @@ constexpr std::align_val_t kAlignment{256};  // as the CUDA driver's
 
 void* allocate(const Gpu* gpu, size_t bytes) {
   if (gpu) return gpu->allocate(bytes);
-  void* data = ::operator new(bytes, kAlignment, std::nothrow);
-  if (!data) fail(ErrorCode::kOutOfMemory, "DeviceBuffer of ", bytes, " bytes on the host");
+  // operator new rounds up to the alignment, and no further than this without a wrap.
+  void* data = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
+  if (!data) fail(ErrorCode::kOutOfMemory, "a device buffer of ", bytes, " bytes on the host");
   return data;
 }
 
@@ -52,7 +54,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 void DeviceBuffer::check_range(size_t bytes, size_t offset) const {
   check(offset <= bytes_ && bytes <= bytes_ - offset, "a copy of ", bytes, " bytes at offset ",
-        offset, ": the DeviceBuffer has ", bytes_);
+        offset, ": the device buffer has ", bytes_);
 }
 
 void DeviceBuffer::copy_from_host(const void* from, size_t bytes, size_t offset, void* stream) {

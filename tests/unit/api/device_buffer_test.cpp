@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -61,6 +62,15 @@ TEST_P(DeviceBufferTest, refuses_what_lies_outside) {
               AllOf(HasSubstr("8 bytes at offset 3"), HasSubstr("has 10")));
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { buffer.copy_to_host(bytes, 1, 11); }),
               HasSubstr("1 bytes at offset 11"));
+}
+
+// Sizes that would wrap when rounded up to an alignment.
+TEST(DeviceBufferOnTheCpu, more_than_there_can_be_is_out_of_memory) {
+  Context context(on("cpu"));
+  for (const size_t bytes :
+       {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 254, SIZE_MAX - 255, SIZE_MAX - 256, SIZE_MAX / 2 + 1})
+    EXPECT_THAT(error_of(ErrorCode::kOutOfMemory, [&] { DeviceBuffer buffer(context, bytes); }),
+                HasSubstr(std::to_string(bytes) + " bytes"));
 }
 
 TEST(DeviceContext, describes_the_gpu_it_was_asked_for) {
