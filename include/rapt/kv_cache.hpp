@@ -68,6 +68,7 @@ RAPT_API void expand_pages(std::span<const int32_t> manager_pages, int32_t ratio
                            std::span<int32_t> out);
 
 // slot = page * page_size + offset of token position `pos`, through the request's kernel pages.
+// Throws Error(kInvalidArgument) where they have no page for it, an unused (negative) one included.
 RAPT_API int64_t slot_of(std::span<const int32_t> pages, int32_t page_size, int64_t pos);
 
 }  // namespace rapt

@@ -487,7 +487,8 @@ RAPT_API rapt_status rapt_kv_cache_view(const rapt_kv_cache_geometry* geometry, 
  * kernel_pages holds ratio * num_manager_pages entries. Negative (unused) entries stay negative. */
 RAPT_API rapt_status rapt_expand_pages(const int32_t* manager_pages, size_t num_manager_pages,
                                        int32_t ratio, int32_t* kernel_pages);
-/* slot = page * page_size + offset of token position `position`, through the request's pages. */
+/* slot = page * page_size + offset of token position `position`, through the request's pages.
+ * RAPT_INVALID_ARGUMENT where they have none for it, an unused (negative) entry included. */
 RAPT_API rapt_status rapt_slot_of(const int32_t* pages, size_t num_pages, int32_t page_size,
                                   int64_t position, int64_t* slot);
 

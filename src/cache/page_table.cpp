@@ -29,7 +29,10 @@ int64_t slot_of(std::span<const int32_t> pages, int32_t page_size, int64_t pos) 
   check(pos >= 0 && pos / page_size < std::ssize(pages), "pos is ", pos, ": the request's ",
         pages.size(), " pages of ", page_size, " hold positions 0 to ",
         std::ssize(pages) * page_size - 1);
-  return int64_t{pages[pos / page_size]} * page_size + pos % page_size;
+  const int64_t entry = pos / page_size;
+  check(pages[entry] >= 0, "pages[", entry, "] is ", pages[entry], ": position ", pos,
+        " has no page, and a negative slot would not be written");
+  return int64_t{pages[entry]} * page_size + pos % page_size;
 }
 
 }  // namespace rapt

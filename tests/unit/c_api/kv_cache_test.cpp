@@ -131,6 +131,9 @@ TEST(CKvCache, expands_pages_and_finds_slots) {
   EXPECT_EQ(slot, 0 * 16 + 3);
   EXPECT_TRUE(refused(rapt_expand_pages(managers, 3, 0, pages), RAPT_INVALID_ARGUMENT, "ratio"));
   EXPECT_EQ(rapt_slot_of(pages, 4, 16, 64, &slot), RAPT_INVALID_ARGUMENT);
+  EXPECT_TRUE(
+      refused(rapt_slot_of(pages, 6, 16, 64, &slot), RAPT_INVALID_ARGUMENT, "position 64 has no"));
+  EXPECT_EQ(slot, 0 * 16 + 3) << "an error must not write";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,16 @@ TEST(PageTable, slot_past_the_pages_is_refused) {
               HasSubstr("pos is -1"));
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 0, 1); }),
               HasSubstr("page_size is 0"));
+}
+
+// Its slot would be negative, which the writer of a cache takes as "do not write".
+TEST(PageTable, slot_of_an_unused_page_is_refused) {
+  const std::vector<int32_t> pages = {7, -1, 9, std::numeric_limits<int32_t>::min()};
+  EXPECT_EQ(slot_of(pages, 16, 32), 9 * 16);
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 16, 16); }),
+              HasSubstr("pages[1] is -1: position 16 has no page"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { slot_of(pages, 16, 63); }),
+              HasSubstr("pages[3] is -2147483648: position 63 has no page"));
 }
 
 }  // namespace
