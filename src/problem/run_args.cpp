@@ -30,6 +30,15 @@ bool is_on(const TensorView& tensor, const Device& device) {
          (device.kind == DeviceKind::kCpu || tensor.device.index == device.index);
 }
 
+// Emulated GPUs are CUDA devices too, and their memory is only what they gave out.
+const char* remedy(const Device& wanted) {
+  return wanted.kind == DeviceKind::kCpu
+             ? ": copy the tensor to the host, or use a context of its device"
+             : ": a tensor lies in memory of the context's device, such as a device buffer's, and "
+               "names that device, as the context's tensor_device() gives it (in C, "
+               "rapt_device_buffer_info.device)";
+}
+
 // Shape, dtype, device, element alignment, a contiguous last axis, and that no element's offset
 // overflows.
 void check_tensor(const char* name, const TensorView& tensor, DType dtype,
@@ -52,7 +61,7 @@ void check_tensor(const char* name, const TensorView& tensor, DType dtype,
   }
   if (!is_on(tensor, device)) [[unlikely]]
     fail(ErrorCode::kInvalidArgument, name, " is on ", to_string(tensor.device),
-         ": this backend runs on ", to_string(device));
+         ": this backend runs on ", to_string(device), remedy(device));
   if (empty) return;
   const int32_t last = tensor.rank - 1;
   check(tensor.shape[last] == 1 || tensor.stride[last] == 1, name, " is ", tensor,
@@ -159,7 +168,8 @@ void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs&
   check_scale("k_scale", spec, args.k_scale, device);
   check_scale("v_scale", spec, args.v_scale, device);
   check(args.workspace.bytes >= shape.workspace_bytes, "workspace has ", args.workspace.bytes,
-        " bytes: the plan needs ", shape.workspace_bytes, " (Plan::workspace_bytes)");
+        " bytes: the plan needs ", shape.workspace_bytes,
+        ", as its workspace_bytes() says (in C, rapt_plan_workspace_bytes)");
   check(shape.workspace_bytes == 0 || args.workspace.data != nullptr,
         "workspace has no data: the plan needs ", shape.workspace_bytes, " bytes");
   check(shape.workspace_bytes == 0 ||

@@ -154,7 +154,7 @@ TEST(RunArgs, outputs_must_not_overlap_themselves) {
 
 TEST(RunArgs, tensors_must_be_on_the_device_that_runs) {
   EXPECT_THAT(refused([](Call& r) { r.args.v.device.kind = DeviceKind::kCuda; }),
-              says("v is on cuda:0", "runs on cpu"));
+              says("v is on cuda:0", "runs on cpu: copy the tensor to the host"));
   Call call;
   for (TensorView* tensor : {&call.args.q, &call.args.k, &call.args.v, &call.args.out})
     tensor->device = {DeviceKind::kCuda, 1};
@@ -162,7 +162,9 @@ TEST(RunArgs, tensors_must_be_on_the_device_that_runs) {
   EXPECT_THAT(refusal([&] {
                 validate(call.spec, call.shape, call.args, Device{DeviceKind::kCuda, 0});
               }),
-              says("q is on cuda:1", "runs on cuda:0"));
+              says("q is on cuda:1",
+                   "runs on cuda:0: a tensor lies in memory of the context's "
+                   "device, such as a device buffer's"));
 }
 
 // Public report E04: an option that is not in the spec is never dropped in silence, and one that is
