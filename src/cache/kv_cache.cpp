@@ -140,7 +140,7 @@ void KvCacheGeometry::validate() const {
   check(num_layers >= 0, "num_layers is ", num_layers, ": must not be negative");
   check(shape == KvShape::kPacked || dim_vo(*this) == head_dim_qk, "head_dim_vo is ", head_dim_vo,
         " and head_dim_qk is ", head_dim_qk, ": shape ", to_string(shape),
-        " has rows of one length; use KvShape::kPacked");
+        " has rows of one length; use shape ", to_string(KvShape::kPacked));
   row_dtype(format);
   total_bytes();
 }

@@ -245,7 +245,7 @@ TEST(KvCacheGeometry, names_what_is_wrong) {
   EXPECT_THAT(refused([](auto& g) { g.head_dim_qk = -8; }), HasSubstr("head_dim_qk is -8"));
   EXPECT_THAT(refused([](auto& g) { g.num_layers = -2; }), HasSubstr("num_layers is -2"));
   EXPECT_THAT(refused([](auto& g) { g.head_dim_vo = 32; }),
-              AllOf(HasSubstr("head_dim_vo is 32"), HasSubstr("kPacked")));
+              AllOf(HasSubstr("head_dim_vo is 32"), HasSubstr("use shape packed")));
   EXPECT_THAT(refused([](auto& g) { g.format = KvFormat::kNvfp4; }),
               AllOf(HasSubstr("format is nvfp4"), HasSubstr("not whole elements")));
   EXPECT_THAT(refused([](auto& g) { g.format = KvFormat::kAuto; }), HasSubstr("format is auto"));
