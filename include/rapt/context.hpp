@@ -33,7 +33,8 @@ struct ContextOptions {
   ParallelFor parallel_for{};  // the caller's own pool; empty = Rapt's (a bounded spin, then sleep)
   std::optional<CpuIsa> isa{};  // a lower level than the processor has; unset = host_cpu().isa
   std::function<void(LogLevel, std::string_view)>
-      log{};  // what was chosen and why (kInfo), what is right but slow (kWarning); empty = silent
+      log{};  // what was chosen and why (kInfo), what is right but slow (kWarning), in lines of
+              // which the last is not ended; empty = silent
 
   // GPUs: files of compiled kernels, asked in this order; then those that the environment variable
   // RAPT_PACK names, separated by ':'; then rapt/core.rpk beside the library, if there is one. What

@@ -88,8 +88,8 @@ typedef void (*rapt_task)(void* task_data, int32_t index);
  * attention; several may call at once if several threads run. */
 typedef void (*rapt_parallel_for)(void* user, int32_t num_tasks, rapt_task task, void* task_data);
 
-/* `message`, which says what was chosen and why, is valid during the call only. Called by whichever
- * thread made the call it is about. */
+/* `message`, which says what was chosen and why, in lines of which the last is not ended, is valid
+ * during the call only. Called by whichever thread made the call it is about. */
 typedef void (*rapt_log)(void* user, rapt_log_level level, const char* message);
 
 typedef struct rapt_context_options {

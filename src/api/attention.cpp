@@ -48,7 +48,9 @@ Attention::Attention(Context& context, const AttentionSpec& spec, const SelectOp
   // Right, but slow: who did not ask for the reference should hear of it.
   const bool slow = impl_->selection.backend == BackendId::kReference &&
                     options.backend != to_string(BackendId::kReference);
-  environment.options.log(slow ? LogLevel::kWarning : LogLevel::kInfo, impl_->selection.explain());
+  std::string message = impl_->selection.explain();
+  message.pop_back();  // the last line's end: a log adds its own
+  environment.options.log(slow ? LogLevel::kWarning : LogLevel::kInfo, message);
 }
 
 Attention::~Attention() = default;
@@ -73,7 +75,7 @@ Plan Attention::plan(const Batch& batch) const {
 
 void Attention::replan(Plan& plan, const Batch& batch) const {
   check(plan.impl_ && plan.impl_->owner == impl_->backend,
-        "replan: the plan was made by another Attention object");
+        "replan: the plan was made by another attention object");
   validate(batch, impl_->spec);
   const TensorView& table = batch.page_table;
   check(table.device.kind == DeviceKind::kCpu || table.device == impl_->backend->tensor_device(),
@@ -98,7 +100,7 @@ void Attention::replan(Plan& plan, const Batch& batch) const {
 
 void Attention::run(const Plan& plan, const RunArgs& args) const {
   check(plan.impl_ && plan.impl_->owner == impl_->backend,
-        "run: the plan was made by another Attention object");
+        "run: the plan was made by another attention object");
   const BackendPlan& backend_plan = *plan.impl_->plan;
   validate(impl_->spec, backend_plan.shape, args, impl_->backend->tensor_device());
   impl_->backend->run(backend_plan, args);

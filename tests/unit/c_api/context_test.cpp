@@ -107,6 +107,7 @@ TEST(CContext, tells_its_log_what_was_chosen) {
   ASSERT_TRUE(succeeded(rapt_context_create(&options, &context)));
   EXPECT_TRUE(succeeded(run_something(context)));
   EXPECT_EQ(heard.rfind("chosen: cpu", 0), 0u) << heard;
+  EXPECT_NE(heard.back(), '\n') << heard;
   rapt_context_destroy(context);
 }
 
