@@ -194,6 +194,7 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   if (plan.checks_page_ids)
     gpu_.check_page_ids({.requests = params.requests,
                          .page_ids = params.page_ids,
+                         .found = nullptr,  // theirs to give
                          .num_requests = static_cast<int>(plan.shape.num_requests),
                          .num_pages = static_cast<int>(plan.shape.num_pages),
                          .page_size = spec_.page_size},
@@ -281,6 +282,7 @@ void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
   if (gpu_.checks_indices()) {
     gpu_.refuse_capture(stream);
     gpu_.check_slots({.slots = params.slots,
+                      .found = nullptr,
                       .num_slots = num_tokens,
                       .end = checked_mul(args.cache.k.shape[0], spec_.page_size, "cache slots")},
                      stream);
