@@ -59,7 +59,9 @@ void run(const BenchGenerateOptions& options) {
   ReportWriter writer(options.out, options.as_json);
   llm::Model model =
       llm::load_model(options.model, {.num_threads = options.num_threads, .keep_format = true});
-  model.config.eos_ids.clear();  // a text ends by its length
+  // A text ends by its length.
+  model.config.bos_id = -1;
+  model.config.eos_ids.clear();
   llm::Engine engine(std::move(model), engine_options(options));
   const llm::Transformer& transformer = engine.transformer();
   const int64_t vocab_size = transformer.config().vocab_size;

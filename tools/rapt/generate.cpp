@@ -335,7 +335,8 @@ void add_generate(CLI::App& app) {
       "  rapt generate --model models/stories260K/stories260K.bin --device emulated-sm80 "
       "--max-tokens 32\n"
       "  rapt generate --model model.gguf --device cuda --prompt \"Once upon a time\"\n"
-      "The text goes to stdout, a line of figures to stderr.");
+      "The text goes to stdout, a line of figures to stderr. A text ends before its EOS token, or "
+      "BOS, which begins another, or after --max-tokens.");
   command->callback([o] { run(*o); });
 }
 

@@ -20,6 +20,11 @@ rapt::ContextOptions context_options(const EngineOptions& options, ThreadPool& p
           .log = options.log};
 }
 
+// BOS begins the next text, so it ends this one: llama2.c's models were trained so.
+bool ends_text(const ModelConfig& config, int32_t token) {
+  return token == config.bos_id || std::ranges::find(config.eos_ids, token) != config.eos_ids.end();
+}
+
 }  // namespace
 
 Engine::Engine(Model model, const EngineOptions& options)
@@ -91,7 +96,7 @@ std::vector<Generation> Engine::generate(std::span<const GenerationRequest> requ
     const std::vector<int64_t> ids(scheduler.logit_requests().begin(),
                                    scheduler.logit_requests().end());
     for (size_t i = 0; i < ids.size(); ++i) {
-      const bool stop = std::ranges::find(config.eos_ids, tokens[i]) != config.eos_ids.end();
+      const bool stop = ends_text(config, tokens[i]);
       scheduler.push(ids[i], tokens[i], stop);
       Generation& generation = generations[static_cast<size_t>(ids[i])];
       generation.stopped = stop;

@@ -46,7 +46,7 @@ struct GenerationRequest {
 
 struct Generation {
   std::vector<int32_t> tokens;  // generated, without the end token
-  bool stopped = false;         // by an end token, not by length
+  bool stopped = false;         // by an end token or BOS, not by length
 };
 
 struct EngineStats {

@@ -27,8 +27,8 @@ ModelConfig read_config(ByteReader& reader) {
   check_io(divides, reader.name(), ": dim is ", config.dim, ", must be a multiple of ",
            config.num_query_heads, " query heads: not a llama2.c model");
   config.head_dim = config.dim / config.num_query_heads;
-  config.bos_id = 1;        // the file does not say: SentencePiece's, as llama2.c has them
-  config.eos_ids = {1, 2};  // BOS begins the next text, so it ends this one
+  config.bos_id = 1;  // the file does not say: SentencePiece's, as llama2.c has them
+  config.eos_ids = {2};
   finish_config(config, reader.name());
   return config;
 }

@@ -34,8 +34,9 @@ struct ModelConfig {
   // from rope_theta and whatever frequency scaling the file asks for, which needs no other care.
   std::vector<double> rope_frequencies;
   bool tied_embeddings = false;  // the output matrix is the token embedding
-  int32_t bos_id = -1;           // -1 = none
-  std::vector<int32_t> eos_ids;  // generation ends at any of these
+  // Generation ends at any of these; at BOS, for it begins the next text.
+  int32_t bos_id = -1;  // -1 = none
+  std::vector<int32_t> eos_ids;
 };
 
 // One transformer block:

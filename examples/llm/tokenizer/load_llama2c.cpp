@@ -36,7 +36,7 @@ std::unique_ptr<Tokenizer> load_llama2c_tokenizer(FileView file) {
   Vocabulary vocabulary(std::move(tokens), file.path);
   vocabulary.unknown_id = 0;
   vocabulary.bos_id = 1;
-  vocabulary.eos_ids = {1, 2};  // llama2.c's models were trained to begin the next text with BOS
+  vocabulary.eos_ids = {2};
   vocabulary.adds_bos = true;
   vocabulary.adds_space_prefix = true;
   return std::make_unique<SentencePieceTokenizer>(std::move(vocabulary));

@@ -99,6 +99,17 @@ TEST_F(Generate, several_prompts_come_in_order_under_headings) {
             outcome.out);
 }
 
+// The next text is no part of this one, whichever file the model is in.
+TEST_F(Generate, bos_ends_a_text_in_every_format) {
+  const std::string arguments = "--max-tokens 500 --temperature 0 --json --prompt 'Tim was'";
+  const auto bin = nlohmann::json::parse(run(kBin + arguments).out)["generations"][0],
+             gguf = nlohmann::json::parse(run(kGguf + arguments).out)["generations"][0];
+  EXPECT_EQ(bin["stopped"], true);
+  EXPECT_LT(bin["tokens"].size(), 300u);
+  EXPECT_EQ(gguf["stopped"], true);
+  EXPECT_EQ(gguf["tokens"], bin["tokens"]);
+}
+
 TEST_F(Generate, json_is_one_object_with_texts_and_figures) {
   const Outcome outcome = run(
       kBin + "--max-tokens 20 --seed 3 --top-k 20 --prompt 'One day' --prompt 'One day' --json");
