@@ -16,6 +16,15 @@ std::string pcre2_message(int error) {
   return {reinterpret_cast<const char*>(text), static_cast<size_t>(length > 0 ? length : 0)};
 }
 
+// As much of a pattern as tells it from others, in whole characters.
+std::string beginning_of(const std::string& pattern) {
+  constexpr size_t kMost = 200;
+  if (pattern.size() <= kMost) return pattern;
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(pattern[end]) & 0xc0) == 0x80) end--;
+  return pattern.substr(0, end) + "...";
+}
+
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
@@ -33,8 +42,9 @@ struct Splitter::Pattern {
     code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &place,
                              nullptr));
-    check_supported(code != nullptr, file, ": pre-tokenizer pattern ", pattern,
-                    " does not compile at character ", place, code ? "" : pcre2_message(error));
+    if (code == nullptr)
+      fail(rapt::ErrorCode::kInvalidArgument, file, ": pre-tokenizer pattern ",
+           beginning_of(pattern), " does not compile at byte ", place, ": ", pcre2_message(error));
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it interprets
   }
 

@@ -60,8 +60,22 @@ TEST(Splitter, long_runs_take_linear_time) {
 TEST(Splitter, names_unknown_rules_and_broken_patterns) {
   test::expect_error(rapt::ErrorCode::kInvalidArgument, {"f: ", "\"qwen9\"", "llama-bpe", "smollm"},
                      [] { splitter_patterns("qwen9", "f"); });
-  test::expect_error(rapt::ErrorCode::kInvalidArgument, {"f: ", "a(b", "does not compile"},
+  test::expect_error(rapt::ErrorCode::kInvalidArgument,
+                     {"f: ", "pattern a(b does not compile at byte 3: missing closing"},
                      [] { Splitter({"a(b"}, "f"); });
+  // A long one is cut, between characters.
+  std::string pattern = "(";
+  for (int i = 0; i < 5000; i++) pattern += "\u00e9";
+  try {
+    Splitter({pattern}, "f");
+    ADD_FAILURE() << "compiles";
+  } catch (const rapt::Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("f: pre-tokenizer pattern " + pattern.substr(0, 199) +
+                                 "... does not compile at byte "))
+        << text;
+    EXPECT_LT(text.size(), 400u);
+  }
 }
 
 // A pattern that may match nothing must not stop the walk.
