@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <string>
 
 #if defined(__linux__)
 #include <sched.h>
 #endif
+
+#include "rapt/error.hpp"
 
 namespace rapt::bench {
 namespace {
@@ -39,14 +43,28 @@ void stay_on(int) {}
 Threads::Threads(int32_t num_threads)
     : start_(num_threads + 1), done_(num_threads + 1), begin_(num_threads), end_(num_threads) {
   const std::vector<int> processors = usable_processors();
-  for (int32_t i = 0; i < num_threads; i++)
-    workers_.emplace_back([this, i, processors] {
-      if (!processors.empty()) stay_on(processors[i % processors.size()]);
-      work(i);
-    });
+  try {
+    for (int32_t i = 0; i < num_threads; i++)
+      workers_.emplace_back([this, i, processors] {
+        if (!processors.empty()) stay_on(processors[i % processors.size()]);
+        work(i);
+      });
+  } catch (const std::exception& error) {
+    // A thread that is still running when it is destroyed ends the process.
+    const int32_t started = size();
+    for (int32_t i = started; i < num_threads; i++) start_.arrive_and_drop();
+    stop();
+    throw Error(ErrorCode::kOutOfMemory,
+                "only " + std::to_string(started) + " of " + std::to_string(num_threads) +
+                    " threads could be started (" + error.what() + "): ask for fewer");
+  }
 }
 
 Threads::~Threads() {
+  stop();
+}
+
+void Threads::stop() {
   task_ = nullptr;
   start_.arrive_and_wait();
   for (std::thread& worker : workers_) worker.join();

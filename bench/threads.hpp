@@ -26,6 +26,7 @@ class Threads {
 
  private:
   void work(int32_t thread);
+  void stop();
 
   std::barrier<> start_, done_;
   std::atomic<int32_t> awake_{0};

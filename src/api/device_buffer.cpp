@@ -17,7 +17,8 @@ void* allocate(const Gpu* gpu, size_t bytes) {
   if (gpu) return gpu->allocate(bytes);
   // operator new rounds up to the alignment, and no further than this without a wrap.
   void* data = bytes <= PTRDIFF_MAX ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
-  if (!data) fail(ErrorCode::kOutOfMemory, "a device buffer of ", bytes, " bytes on the host");
+  if (!data)
+    fail(ErrorCode::kOutOfMemory, "no memory for a device buffer of ", bytes, " bytes on the host");
   return data;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "llm/model/failure.hpp"
@@ -98,7 +99,12 @@ void load_strips(const std::vector<Strip>& strips, int32_t num_threads) {
       strips[i].load();
   };
   std::vector<std::jthread> threads;
-  for (int32_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
+  threads.reserve(static_cast<size_t>(num_threads));
+  try {
+    for (int32_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Those that could be started load all; whoever computes with as many says what is missing.
+  }
   work();
 }
 

@@ -5,6 +5,8 @@ usage: bench_test.py RAPT MODEL
 """
 import json
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -51,6 +53,33 @@ class BadArguments(unittest.TestCase):
             self.assertEqual(result.returncode, 2, arguments)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stdout, "")
+
+
+class TooManyThreads(unittest.TestCase):
+    def limited(self, megabytes, *arguments):
+        limit = megabytes << 20
+
+        def lower_limit():
+            resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, 8 << 20))  # a thread's as well
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+        options = {"capture_output": True, "text": True, "timeout": 100, "preexec_fn": lower_limit}
+        if subprocess.run([RAPT, "--version"], **options).returncode:
+            self.skipTest("a sanitizer's shadow memory takes more than the limit")
+        return subprocess.run([RAPT, *arguments, "--model", MODEL], **options)
+
+    def refused(self, result, said):
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, said)
+
+    def test_are_1_and_counted(self):
+        # Some are started for loading, not enough for computing.
+        result = self.limited(200, "generate", "--threads", "64")
+        self.refused(result, r"^rapt: only \d+ of 64 threads could be started .*: ask for fewer$")
+        # The engine's or those of the limits beside it, or there is no memory in between.
+        for threads in (56, 72, 104):
+            arguments = ["bench", "generate", "--seconds", "0.01", "--threads", str(threads)]
+            self.refused(self.limited(768, *arguments), rf"only \d+ of {threads} threads|no memory")
 
 
 class Shapes(unittest.TestCase):
