@@ -35,6 +35,11 @@ void print_json(const Json& value) {
   std::cout << value.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
+bool flush_output() {
+  std::cout.flush();
+  return std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+}
+
 void print_warning(rapt::LogLevel level, std::string_view message) {
   if (level >= rapt::LogLevel::kWarning) std::cerr << "rapt: " << message << '\n';
 }

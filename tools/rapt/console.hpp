@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ using Json = nlohmann::ordered_json;
 
 // One object, indented, on stdout. Bytes that are not UTF-8 become U+FFFD.
 void print_json(const Json& value);
+
+// Whether all that was written to stdout so far has left the process.
+bool flush_output();
+// Thrown to end work whose output nobody gets; main() says why.
+struct OutputLost : std::exception {};
 
 // Warnings and errors of Rapt, a line each on stderr: what ContextOptions::log is given.
 void print_warning(rapt::LogLevel level, std::string_view message);

@@ -156,7 +156,8 @@ class Printer {
     texts_[request] += text;
     if (request > 0 || quiet_) return;
     begin(0);
-    std::cout << text << std::flush;
+    std::cout << text;
+    if (!flush_output()) throw OutputLost();
   }
 
   const std::vector<std::string>& prompts_;

@@ -1,7 +1,9 @@
 // rapt generate as a user meets it: what goes to stdout, to stderr and to the shell.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -203,6 +205,25 @@ TEST_F(Generate, text_that_cannot_be_written_is_exit_code_1) {
   const Outcome outcome = run(kBin + "--max-tokens 3 > /dev/full");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot be written"));
+}
+
+TEST_F(Generate, the_largest_seed_is_a_seed) {
+  EXPECT_EQ(run(kBin + "--max-tokens 2 --seed 18446744073709551615").exit_code, 0);
+}
+
+// Nor is the rest of the text made, whose figures would be printed.
+TEST_F(Generate, a_reader_that_left_is_exit_code_1_in_silence) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  close(pipe_ends[0]);
+  const std::string to_pipe = "bash -c 'exec \"$@\" >&" + std::to_string(pipe_ends[1]) + "' bash";
+  for (const char* option : {"", " --json"}) {
+    const Outcome outcome = run(kBin + "--max-tokens 40" + option, to_pipe);
+    EXPECT_EQ(outcome.exit_code, 1) << option;
+    EXPECT_EQ(outcome.err.find("cannot be written"), outcome.err.npos) << outcome.err;
+    if (!*option) EXPECT_EQ(outcome.err, "");
+  }
+  close(pipe_ends[1]);
 }
 
 TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {

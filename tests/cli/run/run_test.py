@@ -186,6 +186,22 @@ class Run(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot be written", result.stderr)
 
+    def test_a_reader_that_leaves_is_1_in_silence(self):
+        self.step()
+        for command in (
+            ["devices"],
+            ["devices", "--json"],
+            ["run", self.path("step.json")],
+            ["-h"],
+        ):
+            reader, writer = os.pipe()
+            os.close(reader)
+            result = subprocess.run(
+                [RAPT, *command], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=30
+            )
+            os.close(writer)
+            self.assertEqual((result.returncode, result.stderr), (1, ""), command)
+
 
 if __name__ == "__main__":
     unittest.main()
