@@ -84,6 +84,7 @@ void add_bench(CLI::App& app) {
   cpu->add_option("--isa", options->isa, "CPU instruction set, at most the processor's");
   cpu->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing, a shape")
       ->check(CLI::Range(0.001, 3600.0))
+      ->check(refuse_nan)
       ->capture_default_str();
   cpu->add_option("--shapes", options->shapes_file, "Shape file; default: shapes/cpu.txt as built");
   cpu->add_flag("--json", options->as_json, "Print one JSON object");

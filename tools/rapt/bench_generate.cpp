@@ -161,6 +161,7 @@ void add_bench_generate(CLI::App& bench) {
   command->add_option("--isa", o->isa, "CPU instruction set, at most the processor's");
   command->add_option("--seconds", o->seconds, "Seconds of warm-up, and again of timing")
       ->check(CLI::Range(0.001, 3600.0))
+      ->check(refuse_nan)
       ->capture_default_str();
   command->add_flag("--json", o->as_json, "Print one JSON object");
   command->add_option("--out", o->out, "Also write the JSON to this file");

@@ -294,7 +294,8 @@ void add_generate(CLI::App& app) {
   command
       ->add_option("--seed", o->sampling.seed,
                    "Of the random numbers; every prompt draws the same ones")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(refuse_past_uint64, "in [0 - 18446744073709551615]");
   command
       ->add_option("--device", o->device,
                    "Where the attention runs: cpu, cuda[:N] or emulated-smNN")

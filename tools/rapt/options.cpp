@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <optional>
 
 namespace rapt_tool {
@@ -36,6 +39,17 @@ std::optional<int64_t> parse_integer(std::string_view text) {
 }
 
 }  // namespace
+
+std::string refuse_nan(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
+}
+
+std::string refuse_past_uint64(const std::string& text) {
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);  // takes -1 for 2^64 - 1
+  const bool fits = errno == 0 && text.find('-') == text.npos;
+  return fits ? "" : text + " is not in [0, 18446744073709551615]";
+}
 
 std::string parse_context_device_option(const std::string& text) {
   std::string lowered = text;

@@ -16,6 +16,10 @@ rapt::KvLayout parse_layout_option(const std::string& option, const std::string&
 rapt::KvScales parse_kv_scales_option(const std::string& option, const std::string& text);
 rapt::AttentionKind parse_kind_option(const std::string& option, const std::string& text);
 rapt::CpuIsa parse_isa_option(const std::string& option, const std::string& text);
+// Checks for CLI11, which takes NaN to be in every range, and -1 and 2^64 to be unsigned integers:
+// what is wrong with the text, or "".
+std::string refuse_nan(const std::string& text);
+std::string refuse_past_uint64(const std::string& text);
 // "L,R", each -1 for no limit.
 rapt::Window parse_window_option(const std::string& option, const std::string& text);
 

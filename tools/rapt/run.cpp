@@ -294,6 +294,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(0, 4096));
   run->add_option("--seconds", options->seconds, "Seconds of warm-up, and again of timing")
       ->check(CLI::Range(0.0, 3600.0))
+      ->check(refuse_nan)
       ->capture_default_str();
   run->add_option("--save-out", options->save_out, "Write the output to this .npy file");
   run->add_flag("--check", options->check, "Compare with the fp64 reference; exit code 1 if off");

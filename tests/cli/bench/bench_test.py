@@ -35,6 +35,8 @@ class BadArguments(unittest.TestCase):
             (["cpu", "--isa", "sse9"], '--isa is "sse9": must be baseline'),
             (["cpu", "--threads", "-1"], "--threads"),
             (["cpu", "--seconds", "0"], "--seconds"),
+            (["cpu", "--seconds", "nan"], "--seconds"),
+            (["generate", "--model", MODEL, "--seconds", "nan"], "--seconds"),
             (
                 ["cpu", "--shapes", "/nowhere/shapes.txt"],
                 '--shapes is "/nowhere/shapes.txt": cannot be read',

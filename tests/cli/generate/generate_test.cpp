@@ -152,6 +152,8 @@ TEST_F(Generate, bad_arguments_are_exit_code_2) {
   expect_refusal(kBin + "--temperature -1", "temperature");
   expect_refusal(kBin + "--max-tokens -1", "--max-tokens");
   expect_refusal(kBin + "--top-k -1", "--top-k");
+  for (const char* value : {"-1", "18446744073709551616", "99999999999999999999999", "1.5", "x"})
+    expect_refusal(kBin + "--max-tokens 2 --seed " + value, "--seed");
   for (const char* value : {"-0.5", "2", "nan"})
     expect_refusal(kBin + "--max-tokens 2 --top-p " + value, "top");
   for (const char* value : {"-0.5", "1.5", "nan"})
