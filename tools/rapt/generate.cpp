@@ -1,9 +1,9 @@
 // rapt generate: text from a Llama-architecture model, every layer's attention by Rapt.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include "llm/tokenizer/tokenizer.hpp"
 #include "options.hpp"
 #include "rapt/rapt.hpp"
+#include "text_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -62,11 +63,9 @@ std::string tokenizer_path(const GenerateOptions& options) {
 std::vector<std::string> read_prompts(const GenerateOptions& options) {
   if (options.prompts_file.empty())
     return options.prompts.empty() ? std::vector<std::string>{""} : options.prompts;
-  std::ifstream file(options.prompts_file);
-  if (!file)
-    refuse("--prompts " + options.prompts_file + ": cannot be opened", rapt::ErrorCode::kIo);
+  std::istringstream lines(read_text_file("--prompts", options.prompts_file));
   std::vector<std::string> prompts;
-  for (std::string line; std::getline(file, line);) prompts.push_back(line);
+  for (std::string line; std::getline(lines, line);) prompts.push_back(line);
   if (prompts.empty()) refuse("--prompts " + options.prompts_file + " is empty: one prompt a line");
   return prompts;
 }

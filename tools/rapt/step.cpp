@@ -1,14 +1,13 @@
 #include "step.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
-#include "json_file.hpp"
+#include "llm/model/json_file.hpp"
+#include "text_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -159,15 +158,7 @@ int64_t Step::num_kv_rows() const {
 }
 
 Step load_step(const std::string& path) {
-  std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path))
-    throw rapt::Error(rapt::ErrorCode::kIo, path + ": cannot be read");
-  json document;
-  try {
-    document = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), path);
-  } catch (const json::exception& error) {
-    refuse(path + ": " + error.what());
-  }
+  const json document = llm::parse_json(read_text_file("step", path), path);
   Fields fields(document, "step");
   Step step;
   step.name = fields.get<std::string>("name", std::filesystem::path(path).stem());

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "json_file.hpp"
+#include "llm/model/json_file.hpp"
 
 namespace rapt_tool {
 namespace {
@@ -81,10 +81,12 @@ std::string header_value(const std::string& path, const std::string& header, con
 
 // Its length decides what may be allocated, so a pipe or a device won't do.
 std::ifstream open_file(const std::string& path, uint64_t& file_bytes) {
-  std::ifstream file(path, std::ios::binary);
   std::error_code error;
+  // First, for opening a FIFO waits for who writes to it.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    refuse(path, "is not a regular file");
+  std::ifstream file(path, std::ios::binary);
   if (!file) refuse(path, "cannot be read");
-  if (!std::filesystem::is_regular_file(path, error)) refuse(path, "is not a regular file");
   file_bytes = std::filesystem::file_size(path);
   return file;
 }
@@ -169,7 +171,7 @@ HostTensor load_safetensors(const std::string& path, const std::string& name,
   read(file, path, text.data(), header_bytes);
   const uint64_t data_bytes = file_bytes - sizeof(header_bytes) - header_bytes;
   try {
-    const json header = parse_json(text, path);
+    const json header = llm::parse_json(text, path);
     if (!header.contains(name)) refuse(path, "has no tensor \"" + name + "\"");
     const json& entry = header.at(name);
     if (entry.at("dtype") != safetensors_name(expected))

@@ -24,7 +24,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without O_NONBLOCK a FIFO would be waited for.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   check_io(file.fd >= 0, path, ": cannot be opened: ", std::strerror(errno));
   struct stat info;
   check_io(::fstat(file.fd, &info) == 0, path, ": ", std::strerror(errno));

@@ -241,6 +241,10 @@ TEST_F(Generate, missing_and_hostile_files_are_exit_code_2) {
   expect_refusal(kBin + "--tokenizer " + path("short.tok"), "short.tok");
   std::ofstream(path("text.gguf")) << "no model";
   expect_refusal("--model " + path("text.gguf"), "does not begin with GGUF");
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  expect_refusal("--model " + path("fifo"), "is not a regular file");
+  expect_refusal(kBin + "--tokenizer " + path("fifo"), "is not a regular file");
+  expect_refusal(kBin + "--prompts " + path("fifo"), "is not a regular file");
   std::ofstream(path("empty.bin"));
   expect_refusal("--model " + path("empty.bin") + " --tokenizer " + kFolder + "tok512.bin",
                  "empty.bin");

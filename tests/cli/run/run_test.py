@@ -119,7 +119,36 @@ class Run(unittest.TestCase):
         folder = self.folder.name
         result = subprocess.run([RAPT, "run", folder], capture_output=True, text=True, timeout=30)
         self.assertEqual(result.returncode, 2)
-        self.assertIn(f"{folder}: cannot be read", result.stderr)
+        self.assertIn(f'step is "{folder}": is not a regular file', result.stderr)
+
+    def test_what_may_never_end_is_refused_and_a_shells_pipe_is_read(self):
+        os.mkfifo(self.path("fifo"))
+        for file in (self.path("fifo"), "/dev/zero"):
+            result = subprocess.run([RAPT, "run", file], capture_output=True, text=True, timeout=30)
+            self.refused(result, "is not a regular file")
+        self.refused(self.step(tensors={"q": "fifo"}), "is not a regular file")
+        self.step()
+        for file in ("/dev/stdin", "<(cat)"):
+            command = f'cat "$2" | "$1" run {file} --seconds 0'
+            result = subprocess.run(
+                ["bash", "-c", command, "bash", RAPT, self.path("step.json")],
+                capture_output=True,
+                text=True,
+                timeout=30,
+            )
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_key_given_twice_is_refused(self):
+        self.step()
+        with open(self.path("step.json")) as file:
+            text = file.read()
+        twice = text.replace('"query_len"', '"query_len": [1, 1], "query_len"')
+        self.write("step.json", twice.encode())
+        self.refused(self.rapt(), 'JSON key "query_len" appears twice')
+
+    def test_times_that_are_no_number_are_refused(self):
+        for seconds in ("nan", "-nan", "inf", "-1", "3601"):
+            self.refused(self.step(arguments=["--seconds", seconds]), "--seconds")
 
     def test_tensor_files_that_do_not_fit_are_refused(self):
         data = struct.pack("<128f", *(0.25 * i for i in range(128)))
