@@ -31,7 +31,8 @@ struct Figure {
   Measure measure{};
   Spread spread{};
   int64_t rounds = 0;
-  double microseconds = 0;  // of one step, or one call: median
+  double microseconds = 0;     // of what is timed: median
+  std::string timed = "step";  // or "token"
 
   struct Beside {
     Limit limit;

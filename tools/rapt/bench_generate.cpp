@@ -122,6 +122,7 @@ void run(const BenchGenerateOptions& options) {
     added.spread = {spread.low * tokens_of_unit, spread.median * tokens_of_unit,
                     spread.high * tokens_of_unit};
     added.rounds = rounds.count();
+    added.timed = "token";
   };
   const std::string decoded =
       std::to_string(options.decode_tokens) + " tokens after " + std::to_string(kDecodePrompt);

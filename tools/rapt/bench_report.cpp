@@ -82,7 +82,7 @@ void print(const Report& report) {
     std::printf("  %s\n    %s\n    %s", figure.shape.c_str(), figure.plan.c_str(),
                 to_text(figure.spread, figure.measure).c_str());
     if (figure.measure != rapt::bench::Measure::kMicroseconds)
-      std::printf(", %.0f us", figure.microseconds);
+      std::printf(", %.0f us a %s", figure.microseconds, figure.timed.c_str());
     std::printf(", %lld rounds\n", static_cast<long long>(figure.rounds));
     for (const Figure::Beside& beside : figure.beside)
       std::printf("      %5.1f %% of %-24s %s\n", beside.share * 100, beside.limit.name.c_str(),

@@ -228,6 +228,11 @@ class Generate(unittest.TestCase):
         self.assertEqual(beside["name"], "weights read in sequence")
         self.assertGreater(beside["share"], 0)
 
+    def test_the_text_says_what_takes_the_time(self):
+        result = bench("generate", "--model", MODEL, "--seconds", "0.01", "--threads", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(re.findall(r"\d us a token, ", result.stdout)), 3, result.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()
