@@ -11,8 +11,9 @@ endif()
 if(TARGET rapt_emulator_driver)
   install(TARGETS rapt_emulator_driver LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
-if(RAPT_CUDA AND BUILD_SHARED_LIBS)  # where the target core_pack was built
-  install(FILES $<TARGET_FILE_DIR:rapt>/rapt/core.rpk DESTINATION ${CMAKE_INSTALL_LIBDIR}/rapt OPTIONAL)
+if(RAPT_CUDA AND BUILD_SHARED_LIBS)  # where the target core_pack was built; as a folder, or it would be there without
+  install(DIRECTORY $<TARGET_FILE_DIR:rapt>/rapt DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL
+    FILES_MATCHING PATTERN core.rpk)
 endif()
 install(DIRECTORY include/rapt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h*")
 install(FILES third_party/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlpack)

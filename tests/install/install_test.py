@@ -112,6 +112,11 @@ def shared(arg):
     library = arg.work / "shared/lib/librapt.so"
     assert "Library soname: [librapt.so.0]" in run("readelf", "-d", library)
     assert "h100" in run(arg.work / "shared/bin/rapt", "devices")
+    # The folder of the core pack is there with the pack, or not at all.
+    packs, pack = arg.work / "shared/lib/rapt", arg.build / "lib/rapt/core.rpk"
+    assert packs.exists() == pack.exists(), f"{packs} and {pack}"
+    if pack.exists():
+        assert (packs / "core.rpk").read_bytes() == pack.read_bytes()
 
 
 def symbols(arg):
