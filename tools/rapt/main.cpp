@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  rapt devices\n"
-      "  rapt explain --device h100 --head-dim 128 --kv-dtype fp8_e4m3 --sinks\n"
+      "  rapt explain --device h100 --head-dim 128 --sinks\n"
       "  rapt generate --model models/stories260K/stories260K.bin --temperature 0\n"
       "Each command has its own --help. Exit code: 0 done, 2 bad arguments or input, 1 anything "
       "else.");
