@@ -223,7 +223,9 @@ TEST_F(Generate, a_reader_that_left_is_exit_code_1_in_silence) {
     const Outcome outcome = run(kBin + "--max-tokens 40" + option, to_pipe);
     EXPECT_EQ(outcome.exit_code, 1) << option;
     EXPECT_EQ(outcome.err.find("cannot be written"), outcome.err.npos) << outcome.err;
-    if (!*option) EXPECT_EQ(outcome.err, "");
+    if (!*option) {
+      EXPECT_EQ(outcome.err, "");
+    }
   }
   close(pipe_ends[1]);
 }
