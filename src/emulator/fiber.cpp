@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace rapt::emulator {
@@ -63,17 +64,21 @@ void Fiber::switch_to(Fiber& other) {
 #endif
 
 Stacks::Stacks(int count, size_t bytes)
-    : bytes_((bytes + Mapping::kPageBytes - 1) / Mapping::kPageBytes * Mapping::kPageBytes),
+    : count_(count),
+      bytes_((bytes + Mapping::kPageBytes - 1) / Mapping::kPageBytes * Mapping::kPageBytes),
       stride_(bytes_ + Mapping::kPageBytes),
       all_(stride_ * count) {
   // The page above stack i is the one below stack i + 1.
   for (int i = 0; i < count; ++i) mprotect(top(i), Mapping::kPageBytes, PROT_NONE);
 }
 
-std::unique_ptr<Stacks> StackPool::take() {
-  if (idle_.empty()) return std::make_unique<Stacks>(count_, bytes_);
-  auto stacks = std::move(idle_.back());
-  idle_.pop_back();
+std::unique_ptr<Stacks> StackPool::take(int count, size_t bytes) {
+  const auto found = std::find_if(idle_.begin(), idle_.end(), [&](const auto& stacks) {
+    return stacks->count() >= count && stacks->bytes() >= bytes;
+  });
+  if (found == idle_.end()) return std::make_unique<Stacks>(count, bytes);
+  auto stacks = std::move(*found);
+  idle_.erase(found);
   return stacks;
 }
 

@@ -34,25 +34,26 @@ class Stacks {
  public:
   Stacks(int count, size_t bytes);
 
+  int count() const { return count_; }
+  size_t bytes() const { return bytes_; }  // of each, whole pages
   char* bottom(int i) const { return all_.begin() + i * stride_; }
   char* top(int i) const { return bottom(i) + bytes_; }
 
  private:
+  int count_;
   size_t bytes_, stride_;
   Mapping all_;
 };
 
-// Makes stacks, or hands out those of a block that has ended: making them costs more than running a
-// small block.
+// Makes stacks, or hands out those of a block that has ended, in this launch or an earlier one:
+// making them costs more than running a small block.
 class StackPool {
  public:
-  StackPool(int count, size_t bytes) : count_(count), bytes_(bytes) {}
-  std::unique_ptr<Stacks> take();
+  // At least so many, of at least so many bytes.
+  std::unique_ptr<Stacks> take(int count, size_t bytes);
   void give_back(std::unique_ptr<Stacks> stacks) { idle_.push_back(std::move(stacks)); }
 
  private:
-  int count_;
-  size_t bytes_;
   std::vector<std::unique_ptr<Stacks>> idle_;
 };
 

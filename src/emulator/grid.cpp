@@ -73,7 +73,7 @@ Grid::Grid(Memory& of_memory, const Launch& of_shape, const Options& with,
       options(with),
       kernel(of_kernel),
       random{with.seed},
-      stack_pool(static_cast<int>(of_shape.threads), with.stack_bytes) {
+      stack_pool(with.stacks ? *with.stacks : own_stacks) {
   if (!options.seed) return;
   constexpr Asynchrony kBySeed[] = {Asynchrony::kLate, Asynchrony::kMixed, Asynchrony::kEarly};
   asynchrony = kBySeed[options.seed % 3];

@@ -20,6 +20,8 @@
 
 namespace rapt::emulator {
 
+class StackPool;  // fiber.hpp
+
 // A race, a deadlock, an access out of bounds or anything else that a GPU does not define. The
 // message names thread, instruction and line; the same seed gives the same message.
 struct Failure : std::runtime_error {
@@ -47,6 +49,8 @@ struct Options {
   // be. Costs about half of the time.
   bool check_order = true;
   size_t stack_bytes = 64 << 10;  // per thread; unoptimised builds may need more
+  // Of earlier launches, for later ones; null: this launch makes its own.
+  StackPool* stacks = nullptr;
   // Of warps, without a block's end, before the launch counts as a livelock.
   uint64_t max_turns = 20'000'000;
   // 10 * major + minor; instructions of others fail. 0: none does.

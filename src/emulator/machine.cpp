@@ -45,7 +45,7 @@ Block::Block(Grid& of_grid, BlockIndex at, uint32_t grid_number)
       threads(grid.shape.threads),
       warps((grid.shape.threads + kLanes - 1) / kLanes),
       live(grid.shape.threads),
-      stacks(grid.stack_pool.take()),
+      stacks(grid.stack_pool.take(static_cast<int>(grid.shape.threads), grid.options.stack_bytes)),
       shared_pages(grid.shape.shared_bytes),
       shared(shared_pages.begin()),
       shadow(grid.options.check_order ? grid.shape.shared_bytes : 0),

@@ -198,7 +198,8 @@ struct Grid {
   uint64_t turn = 0;
   uint64_t end_turn = 0;  // when a block last ended
 
-  StackPool stack_pool;
+  StackPool own_stacks;
+  StackPool& stack_pool;
   std::vector<std::unique_ptr<Block>> resident;
   uint32_t next_block = 0;
   GlobalShadow global_shadow;

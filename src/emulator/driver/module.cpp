@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "emulator/driver/stream.hpp"
+#include "emulator/fiber.hpp"
 
 namespace rapt::emulator {
 
@@ -124,6 +125,8 @@ void run(const FunctionObject& function, const LaunchConfig& config, void** from
   // Faults are the process's, so are their handlers.
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
+  // Never destroyed: programs may launch until their very end.
+  static auto& stacks = *new StackPool;
   const Parameters parameters(function, from);
   const Image& image = function.module->image;
   std::vector<std::span<const char>> readable = image.segments();
@@ -134,6 +137,7 @@ void run(const FunctionObject& function, const LaunchConfig& config, void** from
          {.seed = environment().seed,
           .resident_blocks = static_cast<uint32_t>(context.info().num_sms),
           .check_order = environment().check_order,
+          .stacks = &stacks,
           .compute_capability = image.architecture(),
           .readable = std::move(readable)},
          [&] { function.entry.call(parameters.pointers()); });
