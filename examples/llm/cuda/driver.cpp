@@ -19,6 +19,7 @@ Driver::Driver() {
                  "device cpu"});
   library.find(cuGetErrorName, "cuGetErrorName");
   library.find(cuGetErrorString, "cuGetErrorString");
+  library.find(cuDeviceGet, "cuDeviceGet");
   library.find(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   library.find(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease_v2");
   library.find(cuCtxPushCurrent_v2, "cuCtxPushCurrent_v2");
@@ -46,12 +47,13 @@ void Driver::check(Result result, const char* call) const {
        text ? text : "which the driver has no text for");
 }
 
-Context::Context(int32_t ordinal) : ordinal_(ordinal) {
-  driver_.check(driver_.cuDevicePrimaryCtxRetain(&handle_, ordinal), "cuDevicePrimaryCtxRetain");
+Context::Context(int32_t ordinal) {
+  driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+  driver_.check(driver_.cuDevicePrimaryCtxRetain(&handle_, device_), "cuDevicePrimaryCtxRetain");
 }
 
 Context::~Context() {
-  driver_.cuDevicePrimaryCtxRelease_v2(ordinal_);
+  driver_.cuDevicePrimaryCtxRelease_v2(device_);
 }
 
 CurrentContext::CurrentContext(const Context& context) : driver_(context.driver()) {

@@ -36,6 +36,7 @@ struct Driver {
 
   Result (*cuGetErrorName)(Result result, const char** name);
   Result (*cuGetErrorString)(Result result, const char** text);
+  Result (*cuDeviceGet)(int32_t* device, int32_t ordinal);
   Result (*cuDevicePrimaryCtxRetain)(ContextHandle* context, int32_t device);
   Result (*cuDevicePrimaryCtxRelease_v2)(int32_t device);
   Result (*cuCtxPushCurrent_v2)(ContextHandle context);
@@ -66,7 +67,7 @@ class Context {
 
  private:
   Driver driver_;
-  int32_t ordinal_;
+  int32_t device_ = 0;
   ContextHandle handle_ = nullptr;
 };
 

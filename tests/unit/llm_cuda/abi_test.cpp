@@ -34,6 +34,7 @@ struct SameCall<A (*)(As...), B (*)(Bs...)> {
   static_assert(SameCall<decltype(Driver::name), decltype(rapt::cuda::Driver::name)>::value)
 SAME_CALL(cuGetErrorName);
 SAME_CALL(cuGetErrorString);
+SAME_CALL(cuDeviceGet);
 SAME_CALL(cuDevicePrimaryCtxRetain);
 SAME_CALL(cuDevicePrimaryCtxRelease_v2);
 SAME_CALL(cuCtxPushCurrent_v2);
