@@ -158,6 +158,7 @@ class Planner {
     place((done + unit.ns) / 2);
     list_.works.push_back(piece);
     if (list_.works.size() - first > 1) add_merge(first);
+    if (keys > kMaxChainKeys) note_folds(first);
   }
 
  private:
@@ -250,8 +251,7 @@ class Planner {
   // Works [first, end) are the pieces of one unit.
   void add_merge(size_t first) {
     const Work& work = list_.works[first];
-    const int64_t rows =
-        int64_t{work.kv_head_end - work.kv_head_begin} * (work.row_end - work.row_begin);
+    const int64_t rows = work.num_rows();
     list_.merges.push_back({.request = work.request,
                             .kv_head_begin = work.kv_head_begin,
                             .kv_head_end = work.kv_head_end,
@@ -265,6 +265,13 @@ class Planner {
       list_.works[i].partial = list_.num_partial_rows;
       list_.num_partial_rows += rows;
     }
+  }
+
+  // Works [first, end) may be so long that they are folded.
+  void note_folds(size_t first) {
+    for (size_t i = first; i < list_.works.size(); i++)
+      if (list_.works[i].is_folded())
+        list_.most_folded_rows = std::max(list_.most_folded_rows, list_.works[i].num_rows());
   }
 
   const Costs& costs_;
@@ -281,9 +288,11 @@ void lay_out_workspace(const AttentionSpec& spec, const Machine& machine, WorkLi
         std::max(scratch_bytes, lengths.phase == Phase::kDecode ? machine.decode_scratch_bytes
                                                                 : machine.prefill_scratch_bytes);
   }
-  const int64_t scratch = align(static_cast<int64_t>(scratch_bytes));
-  list.num_slots = std::min(machine.num_threads, list.num_ranges());
   list.partial_stride = row_bytes / int64_t{sizeof(float)};
+  list.fold_offset = static_cast<size_t>(align(static_cast<int64_t>(scratch_bytes)));
+  const int64_t scratch = static_cast<int64_t>(list.fold_offset) +
+                          FoldLayout(list.most_folded_rows, list.partial_stride).bytes;
+  list.num_slots = std::min(machine.num_threads, list.num_ranges());
   const int64_t out_offset = checked_mul(list.num_slots, scratch, "workspace");
   const int64_t lse_offset = checked_add(
       out_offset, checked_mul(list.num_partial_rows, row_bytes, "workspace"), "workspace");
@@ -314,7 +323,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& mac
   list.works.clear();
   list.merges.clear();
   list.ranges.clear();
-  list.num_merged_rows = list.num_partial_rows = 0;
+  list.num_merged_rows = list.num_partial_rows = list.most_folded_rows = 0;
   Planner planner(costs, list);
 
   double total = 0;

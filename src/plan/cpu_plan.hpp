@@ -40,12 +40,14 @@ struct WorkList {
   std::vector<Merge> merges;
   int64_t num_merged_rows = 0;
   int64_t num_partial_rows = 0;
-  int64_t partial_stride = 0;  // floats from one partial output row to the next
+  int64_t most_folded_rows = 0;  // of one work
+  int64_t partial_stride = 0;    // floats from one partial output row to the next
 
   // Workspace: scratch of slot 0, 1, ...; partial outputs; partial lses. Offsets are 64-byte
-  // aligned.
+  // aligned. Of a slot's scratch the kernel's comes first, then the FoldLayout.
   int32_t num_slots = 0;  // threads that can be of use; each works in its own slot
-  size_t scratch_stride = 0, partial_out_offset = 0, partial_lse_offset = 0, workspace_bytes = 0;
+  size_t fold_offset = 0, scratch_stride = 0, partial_out_offset = 0, partial_lse_offset = 0;
+  size_t workspace_bytes = 0;
 
   int32_t num_ranges() const {
     return ranges.empty() ? 0 : static_cast<int32_t>(ranges.size()) - 1;

@@ -1,7 +1,9 @@
 // Public reports, section C: offsets past 32 bits, long contexts, the ends of tables.
+#include <functional>
 #include <vector>
 
 #include "support/check.hpp"
+#include "support/element.hpp"
 
 namespace rapt::test {
 namespace {
@@ -42,6 +44,7 @@ TEST(Limits, C01_the_largest_page_ids) {
 struct LongContext {
   std::vector<int32_t> query_start, kv_len, table;
   int32_t page_size;
+  int64_t num_pages = 1;
   LongContext(int32_t num_queries, int32_t num_keys, int32_t page)
       : query_start{0, num_queries},
         kv_len{num_keys},
@@ -52,7 +55,7 @@ struct LongContext {
             .kv_len = kv_len,
             .page_table = TensorView::contiguous(table.data(), DType::kInt32,
                                                  {1, static_cast<int64_t>(table.size())}),
-            .num_pages = 1};
+            .num_pages = num_pages};
   }
 };
 
@@ -117,6 +120,65 @@ TEST(Limits, C03_contexts_of_millions_of_keys_count_them) {
 
 TEST(Limits, C03_8192_queries_of_524288_keys_find_their_window) {
   expect_keys_counted(LongContext(8192, 524'288, 64), sliding_window(100), 100);
+}
+
+// Row 0 of the first page scores `gap` and holds the value 0; all other keys of the context score 0
+// and hold 0.3.
+void expect_weighted_mean(DType dtype, const LongContext& context, float gap) {
+  constexpr int32_t kDim = 8;
+  const int32_t query_len = context.query_start.back(), page_size = context.page_size;
+  AttentionSpec spec = make_spec(dtype, 1, 1, kDim);
+  spec.page_size = page_size;
+  spec.scale = 1;
+  const size_t bytes = size_of(dtype);
+  const auto tensor = [&](int64_t rows, const std::function<float(int64_t, int64_t)>& value_of) {
+    std::vector<std::byte> data(static_cast<size_t>(rows) * kDim * bytes);
+    for (int64_t i = 0; i < rows * kDim; i++)
+      store(dtype, &data[i * bytes], value_of(i / kDim, i % kDim));
+    return data;
+  };
+  const auto k = tensor(2 * page_size, [&](auto row, auto d) { return row + d == 0 ? gap : 0; });
+  const auto v = tensor(2 * page_size, [](auto row, auto) { return row == 0 ? 0 : 0.3f; });
+  const auto q = tensor(query_len, [](auto, auto) { return 1.0f; });
+  auto out = tensor(query_len, [](auto, auto) { return -1.0f; });
+  std::vector<float> lse(static_cast<size_t>(query_len));
+  const auto view = [&](auto& data, std::initializer_list<int64_t> shape) {
+    return TensorView::contiguous(data.data(), dtype, shape);
+  };
+  const double first = std::exp(double{load(dtype, k.data())});
+  const double value = load(dtype, &v[kDim * bytes]);
+  for (const Backend& backend : backends_for(spec)) {
+    const Attention attention(context_of(backend), spec, {.backend = backend.name});
+    const Plan plan = attention.plan(context.batch());
+    GuardedBuffer workspace(plan.workspace_bytes(), kWorkspaceAlignment);
+    workspace.fill(0xff);
+    attention.run(plan, {.q = view(q, {query_len, 1, kDim}),
+                         .k = view(k, {2, page_size, 1, kDim}),
+                         .v = view(v, {2, page_size, 1, kDim}),
+                         .out = view(out, {query_len, 1, kDim}),
+                         .lse = TensorView::contiguous(lse.data(), DType::kFloat32, {1, query_len}),
+                         .workspace = {workspace.data(), workspace.size()}});
+    for (int32_t i = 0; i < query_len; i++) {
+      const double others = context.kv_len[0] - query_len + i, sum = first + others;
+      ASSERT_NEAR(lse[i], std::log(sum), 1e-5) << backend.describe() << ", row " << i;
+      for (int32_t d = 0; d < kDim; d++)
+        ASSERT_NEAR(load(dtype, &out[(i * kDim + d) * bytes]), value * others / sum,
+                    value * std::max(1e-4, unit_roundoff(dtype)))
+            << backend.describe() << ", row " << i;
+    }
+  }
+}
+
+// Chains of fp32 sums over all keys are off by 1 %, of fp32 and bf16 values.
+TEST(Limits, the_values_of_a_million_keys_all_count) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16})
+    for (const int32_t query_len : {1, 17}) {  // decode and prefill kernels
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << ", " << query_len << " queries");
+      LongContext context(query_len, 1 << 20, 4096);
+      context.num_pages = 2;
+      std::fill(context.table.begin() + 1, context.table.end(), 1);
+      expect_weighted_mean(dtype, context, 0.3f);
+    }
 }
 
 // The table ends at an unmapped page after exactly ceil(257 / 64) entries.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backends/cpu/fold.hpp"
 #include "backends/cpu/merge.hpp"
 #include "cache/write_kv.hpp"
 #include "core/check.hpp"
@@ -154,7 +155,12 @@ void CpuBackend::run(const BackendPlan& plan, const RunArgs& args) const {
     for (int32_t w = list.ranges[i]; w < list.ranges[i + 1]; w++) {
       const Work& work = list.works[w];
       const auto kernel = work.phase == cpu::Phase::kDecode ? kernels_.decode : kernels_.prefill;
-      kernel(problem, cpu_plan.requests[work.request], work, partials, scratch);
+      const Request& request = cpu_plan.requests[work.request];
+      if (work.is_folded())
+        cpu::run_folded(kernel, problem, request, work, partials, scratch,
+                        scratch + list.fold_offset);
+      else
+        kernel(problem, request, work, partials, scratch);
     }
   });
   if (list.merges.empty()) return;

@@ -59,14 +59,17 @@ struct Partials {
   int64_t out_stride;  // elements
 };
 
+using Kernel = void (*)(const Problem&, const Request&, const Work&, const Partials&,
+                        std::byte* scratch);
+
 // Bounds of what plans may ask for, and the kernels of one instruction set.
 struct Kernels {
   CpuIsa isa;
   // Many rows: K and V of a key block are packed once for all rows of the work. One KV head a call.
-  void (*prefill)(const Problem&, const Request&, const Work&, const Partials&, std::byte* scratch);
+  Kernel prefill;
   // Few rows (at most max_decode_rows a KV head): K and V stream from the cache, page by page, all
   // KV heads of the work at each page; the next pages are prefetched through the table.
-  void (*decode)(const Problem&, const Request&, const Work&, const Partials&, std::byte* scratch);
+  Kernel decode;
   // Scratch bytes of one thread for calls on this problem, 64-byte aligned; needs no clearing.
   size_t (*prefill_scratch_bytes)(const Problem&);
   size_t (*decode_scratch_bytes)(const Problem&);

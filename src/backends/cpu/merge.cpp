@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/float16.hpp"
 
@@ -79,22 +80,23 @@ Target target_of(const Problem& problem, const Request& request, int64_t kv_head
           problem.sinks ? problem.sinks[head] : -kInfinity};
 }
 
-// Parts s of a row are at `row` + s * part_rows.
-void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t num_parts,
-               int64_t dim, const Target& target) {
-  constexpr int64_t kChunk = 512;  // elements merged at a time: most rows in one go
-  float max = target.sink;
-  for (int32_t s = 0; s < num_parts; s++) max = std::max(max, partials.lse[row + s * part_rows]);
-  double sum = 0;
-  if (target.sink != -kInfinity)  // +inf takes all the weight, and inf - inf would be NaN
-    sum = target.sink == max ? 1 : std::exp(double{target.sink} - max);
-  for (int32_t s = 0; s < num_parts; s++)
-    if (counts(partials.lse[row + s * part_rows]))
-      sum += std::exp(double{partials.lse[row + s * part_rows]} - max);
+// What a sink, as a score of the value 0, adds to a sum relative to `max`. +inf takes all the
+// weight, and inf - inf would be NaN.
+double sink_weight(float sink, double max) {
+  if (sink == -kInfinity) return 0;
+  return sink == max ? 1 : std::exp(sink - max);
+}
+
+constexpr int64_t kChunk = 512;  // elements merged at a time: most rows in one go
+
+// The parts' outputs times exp(lse - max) / sum, added up as `Sum`s.
+template <typename Sum>
+void write_mean(const Partials& partials, int64_t row, int64_t part_rows, int32_t num_parts,
+                int64_t dim, double max, double sum, const Elements& out) {
   for (int64_t begin = 0; begin < dim; begin += kChunk) {
     const int64_t count = std::min(kChunk, dim - begin);
-    float merged[kChunk];
-    std::fill_n(merged, count, 0.0f);
+    Sum merged[kChunk];
+    std::fill_n(merged, count, Sum{0});
     for (int32_t s = 0; s < num_parts; s++) {
       const float lse = partials.lse[row + s * part_rows];
       if (!counts(lse)) continue;
@@ -102,8 +104,29 @@ void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t
       const float* part = partials.out + (row + s * part_rows) * partials.out_stride + begin;
       for (int64_t i = 0; i < count; i++) merged[i] += weight * part[i];
     }
-    target.out.store(begin, merged, count);
+    if constexpr (std::is_same_v<Sum, float>) {
+      out.store(begin, merged, count);
+    } else {
+      float rounded[kChunk];
+      std::copy_n(merged, count, rounded);
+      out.store(begin, rounded, count);
+    }
   }
+}
+
+// Parts s of a row are at `row` + s * part_rows.
+void merge_row(const Partials& partials, int64_t row, int64_t part_rows, int32_t num_parts,
+               int64_t dim, const Target& target) {
+  // So few parts that a chain of fp32 sums is rounded less than what it adds up.
+  constexpr int32_t kMaxFloatParts = 64;
+  float max = target.sink;
+  for (int32_t s = 0; s < num_parts; s++) max = std::max(max, partials.lse[row + s * part_rows]);
+  double sum = sink_weight(target.sink, max);
+  for (int32_t s = 0; s < num_parts; s++)
+    if (counts(partials.lse[row + s * part_rows]))
+      sum += std::exp(double{partials.lse[row + s * part_rows]} - max);
+  const auto write = num_parts <= kMaxFloatParts ? write_mean<float> : write_mean<double>;
+  write(partials, row, part_rows, num_parts, dim, max, sum, target.out);
   if (target.lse)
     *target.lse =
         max == -kInfinity && sum == 0 ? -kInfinity : static_cast<float>(max + std::log(sum));
@@ -127,6 +150,22 @@ void merge_partials(const Problem& problem, const Request* requests, std::span<c
                 target);
     }
   }
+}
+
+void write_state(const Problem& problem, const Request& request, int64_t kv_head, int64_t row,
+                 const double* values, double max, double sum) {
+  const Target target = target_of(problem, request, kv_head, row);
+  const double top = std::max(max, double{target.sink});
+  const double weight = sum == 0 || max == top ? 1 : std::exp(max - top);
+  const double total = sum * weight + sink_weight(target.sink, top);
+  const double norm = sum == 0 ? 0 : weight / total;
+  for (int64_t begin = 0; begin < problem.head_dim_vo; begin += kChunk) {
+    const int64_t count = std::min(kChunk, problem.head_dim_vo - begin);
+    float out[kChunk];
+    for (int64_t i = 0; i < count; i++) out[i] = static_cast<float>(values[begin + i] * norm);
+    target.out.store(begin, out, count);
+  }
+  if (target.lse) *target.lse = total == 0 ? -kInfinity : static_cast<float>(top + std::log(total));
 }
 
 void merge_states(const MergeArgs& args, int64_t row_begin, int64_t row_end) {

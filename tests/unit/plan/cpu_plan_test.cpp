@@ -202,6 +202,31 @@ TEST(CpuPlan, workspace_is_exact) {
   EXPECT_EQ(list.workspace_bytes, list.partial_lse_offset + lse_bytes);
 }
 
+// One thread, so that keys are not cut.
+TEST(CpuPlan, works_of_more_keys_than_a_chain_have_room_to_be_folded) {
+  AttentionSpec spec = spec_of(2, 3, 72);
+  WorkList list;
+  for (const bool prefill : {false, true}) {
+    // Kernel scratch of 100 bytes takes 128, of 1000 1024.
+    const size_t kernel = prefill ? 1024 : 128, rows = prefill ? 60 : 2 * 3 * 2;
+    const auto plan = [&](int32_t kv_len) {
+      Lengths lengths;
+      lengths.add(prefill ? 20 : 2, kv_len);
+      plan_work(lengths.batch(), spec, slow_machine(1), list);
+      EXPECT_EQ(list.num_partial_rows, 0);
+      EXPECT_EQ(list.fold_offset, kernel);
+      EXPECT_EQ(list.workspace_bytes, list.scratch_stride);
+    };
+    plan(kMaxChainKeys);
+    EXPECT_EQ(list.scratch_stride, kernel);
+    plan(kMaxChainKeys + 1);
+    // A row of 80 elements: fp32 of a part, fp64 of the state; two states of 16 bytes, and an lse.
+    const auto lines = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
+    EXPECT_EQ(list.scratch_stride,
+              kernel + rows * (320 + 640) + lines(4 * rows) + 2 * lines(8 * rows));
+  }
+}
+
 TEST(CpuPlan, scratch_is_that_of_the_phases_there_are) {
   ASSERT_TRUE(rc::check([] {
     const Drawn drawn = draw();
