@@ -1,6 +1,9 @@
 // What llm/cuda declares of the GPU's libraries: of libcuda, against Rapt's own declarations, which
 // are compared with the toolkit's; of cuBLASLt, against the toolkit's header where there is one.
+#include <gtest/gtest.h>
+
 #include <cstddef>
+#include <cstdlib>
 #include <type_traits>
 
 #if __has_include(<cublasLt.h>)
@@ -10,6 +13,7 @@
 #include "launch/driver.hpp"
 #include "llm/cuda/cublas_lt_abi.hpp"
 #include "llm/cuda/driver.hpp"
+#include "rapt/error.hpp"
 
 namespace llm::cuda {
 namespace {
@@ -98,6 +102,34 @@ static_assert(offsetof(HeuristicResult, workspace_bytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(HeuristicResult, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
 
+#ifdef CUBLAS_LT_LIBRARY
+// What needs no GPU, and what shows that values arrive.
+TEST(CublasLtAbi, the_toolkits_library_takes_our_calls) {
+  setenv("RAPT_CUBLASLT", CUBLAS_LT_LIBRARY, 1);
+  const Library library;
+  MatmulDesc desc = nullptr;
+  ASSERT_EQ(library.cublasLtMatmulDescCreate(&desc, ComputeType::k32F, DataType::kR32F), kSuccess);
+  const Operation transposed = Operation::kT;
+  const auto set = [&](size_t bytes) {
+    return library.cublasLtMatmulDescSetAttribute(desc, MatmulDescAttribute::kTransA, &transposed,
+                                                  bytes);
+  };
+  EXPECT_EQ(set(sizeof(transposed)), kSuccess);
+  EXPECT_EQ(set(1), kInvalidValue);
+  EXPECT_EQ(library.cublasLtMatmulDescDestroy(desc), kSuccess);
+  MatrixLayout layout = nullptr;
+  ASSERT_EQ(library.cublasLtMatrixLayoutCreate(&layout, DataType::kR32F, 64, 5, 64), kSuccess);
+  EXPECT_EQ(library.cublasLtMatrixLayoutDestroy(layout), kSuccess);
+  Preference preference = nullptr;
+  ASSERT_EQ(library.cublasLtMatmulPreferenceCreate(&preference), kSuccess);
+  const size_t workspace = 1 << 20;
+  EXPECT_EQ(library.cublasLtMatmulPreferenceSetAttribute(
+                preference, PreferenceAttribute::kMaxWorkspaceBytes, &workspace, sizeof(workspace)),
+            kSuccess);
+  EXPECT_EQ(library.cublasLtMatmulPreferenceDestroy(preference), kSuccess);
+  EXPECT_THROW(library.check(kInvalidValue, "a call"), rapt::Error);
+}
+#endif
 #endif
 
 }  // namespace
