@@ -169,10 +169,10 @@ MUTANTS = {
             "",
         ),
         "negative_slots_written": ("cache/write_kv.cuh", "if (slot < 0) return;", ""),
-        "offset_of_the_token": (
+        "offset_of_the_next_slot": (
             "cache/write_kv.cuh",
             "slot % params.page_size;",
-            "token % params.page_size;",
+            "(slot + 1) % params.page_size;",
         ),
         "last_chunk_not_written": (
             "cache/write_kv.cuh",
@@ -208,6 +208,46 @@ MUTANTS = {
             "cache/check_indices.cuh",
             "kLeast = -0x7fffffffffffffff - 1",
             "kLeast = 0",
+        ),
+        "positions_of_unwritten_tokens_checked": (
+            "cache/check_indices.cuh",
+            "params.slots && params.slots[at] < 0",
+            "params.slots && params.slots[at] > 0",
+        ),
+        "keys_rotated_backwards": (
+            "cache/rope_write_kv.cuh",
+            "Element::pack(x * cos - y * sin, y * cos + x * sin);\n  store_global_2(to + a",
+            "Element::pack(x * cos + y * sin, y * cos - x * sin);\n  store_global_2(to + a",
+        ),
+        "sines_that_are_cosines": (
+            "cache/rope_write_kv.cuh",
+            "load_floats(sin, cos_sin + num_pairs + pair);",
+            "load_floats(sin, cos_sin + pair);",
+        ),
+        "pairs_of_the_other_style": (
+            "cache/rope_write_kv.cuh",
+            "b = a + (kInterleaved ? 16 : 2 * num_pairs);",
+            "b = a + 16;",
+        ),
+        "neighbours_take_one_angle": (
+            "cache/rope_write_kv.cuh",
+            "c[] = {cos[2 * i], cos[2 * i + 1]}",
+            "c[] = {cos[2 * i], cos[2 * i]}",
+        ),
+        "elements_behind_the_rotated_forgotten": (
+            "cache/rope_write_kv.cuh",
+            "if (item >= runs) {",
+            "if (item > runs) {",
+        ),
+        "queries_of_unwritten_tokens_forgotten": (
+            "cache/rope_write_kv.cuh",
+            "if (slot < 0 && !params.q) return;",
+            "if (slot < 0) return;",
+        ),
+        "second_half_stored_first": (
+            "cache/rope_write_kv.cuh",
+            "store_global_2(to + a, static_cast<u16>(rotated));",
+            "store_global_2(to + a, static_cast<u16>(rotated >> 16));",
         ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",

@@ -41,16 +41,33 @@ DEVICE void check_page_ids(const CheckPageIdsParams& params) {
       0, params.num_pages - 1, params.found + index);
 }
 
-DEVICE void check_slots(const CheckSlotsParams& params) {
+// A warp's share of an array's indices.
+template <class ValueOf>
+DEVICE void check_share(i64 num_indices, const ValueOf& value_of, i64 least, i64 most,
+                        BadIndex* found) {
   const i64 index = i64{block_index_x()} * kCheckWarps + warp_index();
   const i64 begin = index * kCheckedSlots;
-  if (begin >= params.num_slots) return;
-  const i64 end =
-      begin + kCheckedSlots < params.num_slots ? begin + kCheckedSlots : params.num_slots;
+  if (begin >= num_indices) return;
+  const i64 end = begin + kCheckedSlots < num_indices ? begin + kCheckedSlots : num_indices;
+  find_bad_index(begin, end, value_of, least, most, found + index);
+}
+
+DEVICE void check_slots(const CheckSlotsParams& params) {
   constexpr i64 kLeast = -0x7fffffffffffffff - 1;  // negative slots are not written
-  find_bad_index(
-      begin, end, [&](i64 at) { return params.slots[at]; }, kLeast, params.end - 1,
-      params.found + index);
+  check_share(
+      params.num_slots, [&](i64 at) { return params.slots[at]; }, kLeast, params.end - 1,
+      params.found);
+}
+
+DEVICE void check_positions(const CheckPositionsParams& params) {
+  check_share(
+      params.num_positions,
+      [&](i64 at) -> i64 {
+        if (params.slots && params.slots[at] < 0) return 0;
+        return params.position_bytes == 8 ? static_cast<const i64*>(params.positions)[at]
+                                          : static_cast<const int*>(params.positions)[at];
+      },
+      0, params.end - 1, params.found);
 }
 
 }  // namespace rapt::device

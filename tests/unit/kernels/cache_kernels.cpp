@@ -1,6 +1,7 @@
 #include "cache_kernels.hpp"
 
 #include "cache/check_indices.cuh"
+#include "cache/rope_write_kv.cuh"
 #include "cache/write_kv.cuh"
 #include "merge/merge.cuh"
 #include "merge/merge_states.cuh"
@@ -50,13 +51,37 @@ void run_check_page_ids(Memory& memory, const Options& options,
          [&] { device::check_page_ids(params); });
 }
 
+namespace {
+
+// A block has kCheckWarps shares.
+uint32_t check_blocks(long long num_indices) {
+  constexpr long long kPerBlock = device::kCheckWarps * device::kCheckedSlots;
+  return static_cast<uint32_t>((num_indices + kPerBlock - 1) / kPerBlock);
+}
+
+}  // namespace
+
 void run_check_slots(Memory& memory, const Options& options,
                      const device::CheckSlotsParams& params) {
-  constexpr long long kSlotsPerBlock = device::kCheckWarps * device::kCheckedSlots;
-  const auto blocks =
-      static_cast<uint32_t>((params.num_slots + kSlotsPerBlock - 1) / kSlotsPerBlock);
-  launch(memory, {{blocks}, 32 * device::kCheckWarps}, options,
+  launch(memory, {{check_blocks(params.num_slots)}, 32 * device::kCheckWarps}, options,
          [&] { device::check_slots(params); });
+}
+
+void run_check_positions(Memory& memory, const Options& options,
+                         const device::CheckPositionsParams& params) {
+  launch(memory, {{check_blocks(params.num_positions)}, 32 * device::kCheckWarps}, options,
+         [&] { device::check_positions(params); });
+}
+
+void run_rope_write_kv(Memory& memory, const Options& options, Element element,
+                       const device::RopeWriteKvParams& params) {
+  launch(memory, {{static_cast<uint32_t>(params.write.num_tokens)}, device::kWriteKvThreads},
+         options, [&] {
+           if (element == Element::kFloat16)
+             device::rope_write_kv<device::F16>(params);
+           else
+             device::rope_write_kv<device::Bf16>(params);
+         });
 }
 
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params) {

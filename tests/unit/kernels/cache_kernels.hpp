@@ -17,6 +17,11 @@ void run_check_page_ids(Memory& memory, const Options& options,
                         const device::CheckPageIdsParams& params);
 void run_check_slots(Memory& memory, const Options& options,
                      const device::CheckSlotsParams& params);
+void run_check_positions(Memory& memory, const Options& options,
+                         const device::CheckPositionsParams& params);
+// 16-bit elements.
+void run_rope_write_kv(Memory& memory, const Options& options, Element element,
+                       const device::RopeWriteKvParams& params);
 void run_write_kv(Memory& memory, const Options& options, const device::WriteKvParams& params);
 
 }  // namespace rapt::emulator

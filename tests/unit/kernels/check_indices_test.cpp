@@ -113,5 +113,44 @@ TEST(CheckSlotsKernel, finds_the_first_of_each_share) {
                    {5 * kShare + 39, kEnd + (1LL << 32)}}));
 }
 
+// Positions below the end of cos_sin; slots of which every third is negative, or none.
+Found check_positions(bool wide, bool slots_too,
+                      const std::vector<std::pair<size_t, long long>>& wrong) {
+  constexpr size_t kCount = device::kCheckedSlots + 7;
+  Memory memory;
+  const auto slots = memory.allocate<long long>(kCount, "slots");
+  const auto narrow = memory.allocate<int>(kCount, "int32 positions");
+  const auto positions = memory.allocate<long long>(kCount, "int64 positions");
+  for (size_t i = 0; i < kCount; i++) {
+    slots[i] = i % 3 == 0 ? -1 : 1;
+    positions[i] = static_cast<long long>(i) % kEnd;
+  }
+  for (const auto& [at, position] : wrong) positions[at] = position;
+  for (size_t i = 0; i < kCount; i++) narrow[i] = static_cast<int>(positions[i]);
+  const auto found = memory.allocate<device::BadIndex>(2, "found");
+  run_check_positions(memory, {},
+                      {.positions = wide ? static_cast<const void*>(positions.data())
+                                         : static_cast<const void*>(narrow.data()),
+                       .slots = slots_too ? slots.data() : nullptr,
+                       .found = found.data(),
+                       .num_positions = kCount,
+                       .end = kEnd,
+                       .position_bytes = wide ? 8 : 4});
+  return pairs_of(found);
+}
+
+TEST(CheckPositionsKernel, passes_over_tokens_that_are_not_written) {
+  constexpr long long kLast = device::kCheckedSlots + 6;
+  for (const bool wide : {false, true}) {
+    EXPECT_EQ(check_positions(wide, false, {}), Found({kNone, kNone}));
+    EXPECT_EQ(check_positions(wide, false, {{9, -2}, {10, kEnd}, {kLast, kEnd}}),
+              Found({{9, -2}, {kLast, kEnd}}));
+    EXPECT_EQ(check_positions(wide, true, {{9, -2}, {10, kEnd}, {kLast, -1}}),
+              Found({{10, kEnd}, {kLast, -1}}));
+    EXPECT_EQ(check_positions(wide, true, {{9, -2}, {12, kEnd}}), Found({kNone, kNone}));
+  }
+  EXPECT_EQ(check_positions(true, false, {{5, 1LL << 32}}), Found({{5, 1LL << 32}, kNone}));
+}
+
 }  // namespace
 }  // namespace rapt::emulator
