@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -89,6 +90,28 @@ struct RunArgs {
   void* stream = nullptr;
 };
 
+// Which two elements of a row are a pair of rotary position embedding, rotary_dim / 2 of them:
+// i and i + rotary_dim / 2, or 2i and 2i + 1.
+enum class RopeStyle : uint8_t { kHalfSplit, kInterleaved };
+
+// Rotary position embedding (Su et al. 2021, section 3.2) of keys on their way to the cache, and of
+// the same tokens' queries. Pair (x, y) becomes (x cos - y sin, y cos + x sin), in fp32 and rounded
+// once; elements from rotary_dim on stay as they are.
+struct RopeArgs {
+  // int32 or int64 [T'], T' >= the number of slots: each token's row of cos_sin. Those of tokens
+  // that are not written count only where there is q. On the CPU they are checked, on a GPU with
+  // ContextOptions::check_device_indices.
+  TensorView positions{};
+  // fp32 [max_position, rotary_dim]: of each pair's angle the cosine, then of each the sine;
+  // rotary_dim is even and at most Dqk.
+  TensorView cos_sin{};
+  RopeStyle style = RopeStyle::kHalfSplit;
+  // [T', Hq, Dqk] of spec.dtype, both or neither. A row for every slot is rotated, where the slot
+  // is negative too. q_out may be q exactly, and must not overlap it otherwise.
+  TensorView q{};
+  TensorView q_out{};
+};
+
 struct WriteKvArgs {
   TensorView k{};  // [T', Hkv, Dqk] of spec.dtype, T' >= the number of slots
   TensorView v{};  // [T', Hkv, Dvo]
@@ -98,6 +121,7 @@ struct WriteKvArgs {
   KvCacheView cache{};
   TensorView k_scale{};  // as in RunArgs: stored = value / scale
   TensorView v_scale{};
+  std::optional<RopeArgs> rope{};  // k is stored rotated, and k itself stays as it is
   void* stream = nullptr;
 };
 
@@ -137,7 +161,7 @@ class RAPT_API Attention {
   // Writes out[0, T) and, if asked for, lse. Throws before the first write. On a GPU: puts kernels
   // on the stream, allocates nothing and waits for nothing, unless the context checks indices.
   void run(const Plan& plan, const RunArgs& args) const;
-  // Scatters this step's keys and values into the cache.
+  // Scatters this step's keys and values into the cache; with rope, keys rotated.
   void write_kv(const WriteKvArgs& args) const;
 
  private:

@@ -45,10 +45,11 @@ struct ContextOptions {
   std::optional<std::string> cache_folder{};
   // GPUs, for debugging: what lies in device memory and sends kernels to pages is looked at before
   // they follow it. Each run checks the page ids of a table there, as far as the lengths reach,
-  // each write_kv the slots, and throws Error(kInvalidArgument) that names the first one outside
-  // the pool, or the cache, before anything is written. Both then wait for their stream and
-  // allocate, and throw Error(kUnsupported) where it is being captured. Also switched on by the
-  // environment variable RAPT_CHECK_DEVICE_INDICES=1. What lies on the host is always checked.
+  // each write_kv the slots and rope's positions, and throws Error(kInvalidArgument) that names the
+  // first one outside the pool, the cache or cos_sin, before anything is written. Both then wait
+  // for their stream and allocate, and throw Error(kUnsupported) where it is being captured. Also
+  // switched on by the environment variable RAPT_CHECK_DEVICE_INDICES=1. What lies on the host is
+  // always checked.
   bool check_device_indices = false;
 };
 

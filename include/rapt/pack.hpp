@@ -50,7 +50,8 @@ struct PackedKernel {
 
 // Compiles all that plans, runs, write_kv() and merge() of these specs may ask for on devices of
 // these architectures, and writes it to `path`; kernels that several specs share are compiled once.
-// merge() is of their outputs, to their dtype. Gives what list_pack() does.
+// merge() is of their outputs, to their dtype; what check_device_indices takes is not among them.
+// Gives what list_pack() does.
 //
 // Throws, and then leaves `path` as it was: Error(kInvalidArgument) for an architecture that no
 // device has and for an option out of its bounds, Error(kUnsupported) for a spec without kernels on

@@ -336,6 +336,26 @@ RAPT_API rapt_status rapt_attention_selection(const rapt_attention* attention,
 RAPT_API rapt_status rapt_attention_explain(const rapt_attention* attention, char* text,
                                             size_t text_bytes, size_t* length);
 
+/* Which two elements of a row are a pair of rotary position embedding. */
+typedef int32_t rapt_rope_style;
+enum {
+  RAPT_ROPE_HALF_SPLIT = 0, /* i and i + rotary_dim / 2 */
+  RAPT_ROPE_INTERLEAVED = 1 /* 2i and 2i + 1 */
+};
+
+/* Rotates keys on their way to the cache, and the same tokens' queries: (x, y) becomes
+ * (x cos - y sin, y cos + x sin). Elements from rotary_dim on stay as they are. */
+typedef struct rapt_rope_args {
+  size_t struct_size;
+  const DLTensor* positions; /* int32 or int64 [T']: each token's row of cos_sin */
+  const DLTensor* cos_sin;   /* float32 [max_position, rotary_dim]: the cosines of a position's
+                                rotary_dim / 2 angles, then their sines; rotary_dim <= Dqk */
+  const DLTensor* q;         /* [T', Hq, Dqk] of spec.dtype, a row for each slot; or NULL */
+  const DLTensor* q_out;     /* written: like q; may be q itself. NULL iff q is */
+  rapt_rope_style style;
+  int32_t reserved; /* 0 */
+} rapt_rope_args;
+
 /* This step's keys and values for the cache. T' >= n rows, Hkv KV heads. */
 typedef struct rapt_write_kv_args {
   size_t struct_size;
@@ -346,7 +366,8 @@ typedef struct rapt_write_kv_args {
   const DLTensor* cache_v;      /* [num_pages, page_size, Hkv, Dvo] */
   const DLTensor* k_scale;      /* as in rapt_run_args: stored = value / scale */
   const DLTensor* v_scale;
-  void* stream; /* CUDA stream; unused on the CPU */
+  void* stream;               /* CUDA stream; unused on the CPU */
+  const rapt_rope_args* rope; /* k is stored rotated; NULL = as it is */
 } rapt_write_kv_args;
 
 /* Scatters k and v into the cache. Two threads may write at once if their slots differ. */

@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -5,6 +6,22 @@
 #include "c_api/params.hpp"
 #include "c_api/spec.hpp"
 #include "c_api/tensor.hpp"
+
+namespace rapt::c_api {
+namespace {
+
+RopeArgs rope_of(const rapt_rope_args& args) {
+  const rapt_rope_args given = read_params(&args, "args->rope");
+  check(given.reserved == 0, "args->rope->reserved is ", given.reserved, ": must be 0");
+  return {.positions = view_of(given.positions, "positions"),
+          .cos_sin = view_of(given.cos_sin, "cos_sin"),
+          .style = to_enum(given.style, RopeStyle::kInterleaved, "args->rope->style"),
+          .q = view_of(given.q, "q"),
+          .q_out = view_of(given.q_out, "q_out")};
+}
+
+}  // namespace
+}  // namespace rapt::c_api
 
 using namespace rapt::c_api;
 
@@ -43,6 +60,7 @@ rapt_status rapt_write_kv(const rapt_attention* attention, const rapt_write_kv_a
   return guarded([&] {
     require(attention, "attention");
     const rapt_write_kv_args given = read_params(args, "args");
+    const auto rope = given.rope ? std::optional(rope_of(*given.rope)) : std::nullopt;
     attention->attention->write_kv({
         .k = view_of(given.k, "k"),
         .v = view_of(given.v, "v"),
@@ -50,6 +68,7 @@ rapt_status rapt_write_kv(const rapt_attention* attention, const rapt_write_kv_a
         .cache = {view_of(given.cache_k, "cache_k"), view_of(given.cache_v, "cache_v")},
         .k_scale = view_of(given.k_scale, "k_scale"),
         .v_scale = view_of(given.v_scale, "v_scale"),
+        .rope = rope,
         .stream = given.stream,
     });
   });

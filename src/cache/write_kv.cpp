@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "core/check.hpp"
 #include "core/elements.hpp"
@@ -14,10 +15,72 @@ namespace {
 // Below this a task costs more to hand out than to copy.
 constexpr int64_t kBytesPerTask = 64 << 10;
 
+// The rotations of RopeArgs.
+class Rope {
+ public:
+  explicit Rope(const RopeArgs& args)
+      : positions_(args.positions.data),
+        wide_(args.positions.dtype == DType::kInt64),
+        cos_sin_(static_cast<const float*>(args.cos_sin.data)),
+        position_stride_(stride_of(args.cos_sin, 0)),
+        num_pairs_(args.cos_sin.shape[1] / 2),
+        // From a pair to the next, and from its first element to its second.
+        pair_step_(args.style == RopeStyle::kInterleaved ? 2 : 1),
+        partner_(args.style == RopeStyle::kInterleaved ? 1 : num_pairs_) {}
+
+  // A row of that many elements, which may be rotated in place: to[i] = rotated from[i] / scale.
+  void rotate(int64_t token, const std::byte* from, DType from_dtype, int64_t first, std::byte* to,
+              DType to_dtype, int64_t to_first, int64_t num_elements, float scale) const {
+    const int64_t position = wide_ ? static_cast<const int64_t*>(positions_)[token]
+                                   : static_cast<const int32_t*>(positions_)[token];
+    const float* cos = cos_sin_ + position * position_stride_;
+    const float* sin = cos + num_pairs_;
+    for (int64_t i = 0; i < num_pairs_; i++) {
+      const int64_t a = i * pair_step_, b = a + partner_;
+      const float x = load_element(from, from_dtype, first + a);
+      const float y = load_element(from, from_dtype, first + b);
+      store_element(to, to_dtype, to_first + a, (x * cos[i] - y * sin[i]) / scale);
+      store_element(to, to_dtype, to_first + b, (y * cos[i] + x * sin[i]) / scale);
+    }
+    for (int64_t i = 2 * num_pairs_; i < num_elements; i++)
+      store_element(to, to_dtype, to_first + i, load_element(from, from_dtype, first + i) / scale);
+  }
+
+ private:
+  const void* positions_;
+  bool wide_;
+  const float* cos_sin_;
+  int64_t position_stride_, num_pairs_, pair_step_, partner_;
+};
+
+// The queries of RopeArgs.
+class RotatedQueries {
+ public:
+  RotatedQueries(const RopeArgs& args, const Rope& rope) : args_(args), rope_(rope) {}
+
+  void write(int64_t token) const {
+    const TensorView &q = args_.q, &out = args_.q_out;
+    for (int64_t head = 0; head < q.shape[1]; head++)
+      rope_.rotate(token, static_cast<const std::byte*>(q.data), q.dtype,
+                   token * stride_of(q, 0) + head * stride_of(q, 1),
+                   static_cast<std::byte*>(out.data), out.dtype,
+                   token * stride_of(out, 0) + head * stride_of(out, 1), q.shape[2], 1.0f);
+  }
+  int64_t token_bytes() const {
+    return args_.q.shape[1] * args_.q.shape[2] * static_cast<int64_t>(size_of(args_.q.dtype));
+  }
+
+ private:
+  const RopeArgs& args_;
+  const Rope& rope_;
+};
+
 // One of the two scatters: `rows` [T', Hkv, D] into `cache` [num_pages, page_size, Hkv, D].
 class Scatter {
  public:
-  Scatter(const TensorView& rows, const TensorView& cache, const TensorView& scale)
+  // With `rope`, rotated.
+  Scatter(const TensorView& rows, const TensorView& cache, const TensorView& scale,
+          const Rope* rope = nullptr)
       : source_(static_cast<const std::byte*>(rows.data)),
         target_(static_cast<std::byte*>(cache.data)),
         source_dtype_(rows.dtype),
@@ -29,12 +92,13 @@ class Scatter {
         target_head_(stride_of(cache, 2)),
         page_size_(cache.shape[1]),
         num_heads_(cache.shape[2]),
-        head_dim_(cache.shape[3]) {
+        head_dim_(cache.shape[3]),
+        rope_(rope) {
     if (scale.has_value()) {
       scales_ = static_cast<const float*>(scale.data);
       scale_step_ = stride_of(scale, 0);
     }
-    copies_bytes_ = scales_ == nullptr && source_dtype_ == target_dtype_;
+    copies_bytes_ = !scales_ && !rope_ && source_dtype_ == target_dtype_;
     const bool heads_contiguous =
         num_heads_ == 1 || (source_head_ == head_dim_ && target_head_ == head_dim_);
     num_runs_ = heads_contiguous ? 1 : num_heads_;
@@ -46,6 +110,8 @@ class Scatter {
     const int64_t target = slot / page_size_ * target_page_ + slot % page_size_ * target_token_;
     if (copies_bytes_)
       copy(source, target);
+    else if (rope_)
+      rotate(token, source, target);
     else
       convert(source, target);
   }
@@ -60,9 +126,17 @@ class Scatter {
                   source_ + (source + run * source_head_) * bytes, static_cast<size_t>(run_bytes_));
   }
 
+  float scale_of(int64_t head) const { return scales_ ? scales_[head * scale_step_] : 1.0f; }
+
+  void rotate(int64_t token, int64_t source, int64_t target) const {
+    for (int64_t head = 0; head < num_heads_; head++)
+      rope_->rotate(token, source_, source_dtype_, source + head * source_head_, target_,
+                    target_dtype_, target + head * target_head_, head_dim_, scale_of(head));
+  }
+
   void convert(int64_t source, int64_t target) const {
     for (int64_t head = 0; head < num_heads_; head++) {
-      const float scale = scales_ ? scales_[head * scale_step_] : 1.0f;
+      const float scale = scale_of(head);
       for (int64_t i = 0; i < head_dim_; i++)
         store_element(
             target_, target_dtype_, target + head * target_head_ + i,
@@ -79,6 +153,7 @@ class Scatter {
   const float* scales_ = nullptr;  // [Hkv], or one for all heads with a step of 0
   int64_t scale_step_ = 0;
   bool copies_bytes_;
+  const Rope* rope_;
   int64_t num_runs_, run_bytes_;  // pieces of a token's row that are contiguous on both sides
 };
 
@@ -88,15 +163,25 @@ void write_kv(const WriteKvArgs& args, const ParallelFor& parallel_for, int32_t 
   const int64_t num_slots = args.slot_mapping.shape[0];
   if (num_slots == 0) return;
   const auto* slots = static_cast<const int64_t*>(args.slot_mapping.data);
-  const Scatter k(args.k, args.cache.k, args.k_scale), v(args.v, args.cache.v, args.v_scale);
+  std::optional<Rope> rope;
+  std::optional<RotatedQueries> queries;
+  if (args.rope) {
+    rope.emplace(*args.rope);
+    if (args.rope->q.has_value()) queries.emplace(*args.rope, *rope);
+  }
+  const Scatter k(args.k, args.cache.k, args.k_scale, rope ? &*rope : nullptr);
+  const Scatter v(args.v, args.cache.v, args.v_scale);
   auto write = [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; token++) {
+      if (queries) queries->write(token);
       if (slots[token] < 0) continue;
       k.write(token, slots[token]);
       v.write(token, slots[token]);
     }
   };
-  const int64_t bytes = num_slots * (k.token_bytes() + v.token_bytes());
+  const int64_t token_bytes =
+      k.token_bytes() + v.token_bytes() + (queries ? queries->token_bytes() : 0);
+  const int64_t bytes = num_slots * token_bytes;
   const auto num_tasks = static_cast<int32_t>(
       std::min({ceil_div(bytes, kBytesPerTask), int64_t{num_threads}, num_slots}));
   if (num_tasks <= 1) return write(0, num_slots);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/check.hpp"
+#include "core/strides.hpp"
 
 namespace rapt {
 
@@ -124,6 +125,49 @@ DType cache_dtype(const AttentionSpec& spec) {
   return storage_dtype(spec.cache_format()).value_or(DType::kUInt8);
 }
 
+// Of a cache write with that many slots.
+void check_rope(const AttentionSpec& spec, const RopeArgs& rope, int64_t num_slots,
+                const Device& device) {
+  const DType index = rope.positions.dtype;
+  check(index == DType::kInt32 || index == DType::kInt64, "rope.positions is ",
+        rapt::to_string(index), ": must be int32 or int64");
+  check_tensor("rope.positions", rope.positions, index, {kAny}, device);
+  check(rope.positions.shape[0] >= num_slots, "rope.positions is ", rope.positions,
+        ": slot_mapping has ", num_slots, " entries");
+  check_tensor("rope.cos_sin", rope.cos_sin, DType::kFloat32, {kAny, kAny}, device);
+  const int64_t rotary_dim = rope.cos_sin.shape[1];
+  check(rotary_dim >= 2 && rotary_dim <= spec.head_dim_qk && rotary_dim % 2 == 0,
+        "rope.cos_sin is ", rope.cos_sin, ": axis 1, rotary_dim, must be even and from 2 to ",
+        spec.head_dim_qk, ", head_dim_qk");
+  check(rope.q.has_value() == rope.q_out.has_value(), "rope.", rope.q.has_value() ? "q_out" : "q",
+        " is missing: give both to rotate queries, or neither");
+  if (!rope.q.has_value()) return;
+  check_tensor("rope.q", rope.q, spec.dtype, {kAny, spec.num_query_heads, spec.head_dim_qk},
+               device);
+  check_tensor("rope.q_out", rope.q_out, spec.dtype, {kAny, spec.num_query_heads, spec.head_dim_qk},
+               device);
+  check_output("rope.q_out", rope.q_out);
+  check(rope.q.shape[0] >= num_slots && rope.q_out.shape[0] >= num_slots, "rope.q is ", rope.q,
+        " and rope.q_out is ", rope.q_out, ": slot_mapping has ", num_slots, " entries");
+  check(rope.q.data != rope.q_out.data || num_slots == 0 ||
+            (stride_of(rope.q, 0) == stride_of(rope.q_out, 0) &&
+             stride_of(rope.q, 1) == stride_of(rope.q_out, 1)),
+        "rope.q is ", rope.q, " and rope.q_out, at the same place, ", rope.q_out,
+        ": must be the same, or lie apart");
+}
+
+// On the host, after both were checked.
+void check_positions(const RopeArgs& rope, const int64_t* slots, int64_t num_slots) {
+  const bool wide = rope.positions.dtype == DType::kInt64;
+  for (int64_t i = 0; i < num_slots; i++) {
+    if (slots[i] < 0 && !rope.q.has_value()) continue;
+    const int64_t position = wide ? static_cast<const int64_t*>(rope.positions.data)[i]
+                                  : static_cast<const int32_t*>(rope.positions.data)[i];
+    check(position >= 0 && position < rope.cos_sin.shape[0], "rope.positions[", i, "] is ",
+          position, ": cos_sin has rows 0 to ", rope.cos_sin.shape[0] - 1);
+  }
+}
+
 }  // namespace
 
 void validate(const AttentionSpec& spec, const BatchShape& shape, const RunArgs& args,
@@ -195,12 +239,14 @@ void validate(const AttentionSpec& spec, const WriteKvArgs& args, const Device& 
   check_output("cache.v", args.cache.v);
   check_scale("k_scale", spec, args.k_scale, device);
   check_scale("v_scale", spec, args.v_scale, device);
+  if (args.rope) check_rope(spec, *args.rope, num_slots, device);
   if (device.kind != DeviceKind::kCpu || num_slots == 0) return;
   const int64_t limit = checked_mul(args.cache.k.shape[0], spec.page_size, "cache slots");
   const int64_t* slots = static_cast<const int64_t*>(args.slot_mapping.data);
   for (int64_t i = 0; i < num_slots; i++)
     check(slots[i] < limit, "slot_mapping[", i, "] is ", slots[i], ": the cache has slots 0 to ",
           limit - 1);
+  if (args.rope) check_positions(*args.rope, slots, num_slots);
 }
 
 void validate(const MergeArgs& args, const Device& device) {

@@ -14,6 +14,7 @@ namespace {
 
 using device::BadIndex;
 using device::CheckPageIdsParams;
+using device::CheckPositionsParams;
 using device::CheckSlotsParams;
 
 // What each of num_warps warps found. Waits for the stream.
@@ -62,6 +63,19 @@ KernelText check_slots_text(jit::Architecture architecture) {
                           {"kCheckedSlots", device::kCheckedSlots}}}};
 }
 
+KernelText check_positions_text(jit::Architecture architecture) {
+  return {jit::KernelKey("check_positions", architecture),
+          {.header = "cache/check_indices.cuh",
+           .function = "rapt_check_positions",
+           .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kCheckWarps) "
+                    "rapt_check_positions(GRID_CONSTANT const CheckPositionsParams params) {\n"
+                    "  check_positions(params);\n}",
+           .agreements = {same_size<CheckPositionsParams>("CheckPositionsParams"),
+                          same_size<BadIndex>("BadIndex"),
+                          {"kCheckWarps", device::kCheckWarps},
+                          {"kCheckedSlots", device::kCheckedSlots}}}};
+}
+
 void CudaGpu::refuse_capture(cuda::Stream stream) const {
   if (cuda::capture_of(driver(), stream).active())
     fail(ErrorCode::kUnsupported,
@@ -92,6 +106,18 @@ void CudaGpu::check_slots(const CheckSlotsParams& params, cuda::Stream stream) {
                 context_, stream))
     check(bad.position < 0, "slot_mapping[", bad.position, "] is ", bad.value,
           ": the cache has slots 0 to ", params.end - 1);
+}
+
+void CudaGpu::check_positions(const CheckPositionsParams& params, cuda::Stream stream) {
+  if (params.num_positions == 0) return;
+  const cuda::CurrentContext current(context_);
+  const cuda::Kernel& kernel =
+      check_positions_.get(kernels_, [&] { return check_positions_text(architecture()); });
+  for (const BadIndex& bad :
+       found_by(kernel, params, ceil_div(params.num_positions, int64_t{device::kCheckedSlots}),
+                context_, stream))
+    check(bad.position < 0, "rope.positions[", bad.position, "] is ", bad.value,
+          ": cos_sin has rows 0 to ", params.end - 1);
 }
 
 }  // namespace rapt

@@ -26,7 +26,7 @@ class CudaGpu final : public Gpu {
   void synchronize(void* stream) const override;
   void merge(const MergeArgs& args) override;
 
-  // Whether backends call the next three before their kernels follow page ids and slots that lie in
+  // Whether backends call the next four before their kernels follow page ids and slots that lie in
   // device memory.
   bool checks_indices() const { return options_.checks_indices; }
   // Throws Error(kUnsupported) where work of the stream becomes part of a graph: a check waits.
@@ -35,6 +35,7 @@ class CudaGpu final : public Gpu {
   // first index outside its bounds.
   void check_page_ids(const device::CheckPageIdsParams& params, cuda::Stream stream);
   void check_slots(const device::CheckSlotsParams& params, cuda::Stream stream);
+  void check_positions(const device::CheckPositionsParams& params, cuda::Stream stream);
 
   const cuda::Context& context() const { return context_; }
   const cuda::Driver& driver() const { return context_.driver(); }
@@ -47,7 +48,7 @@ class CudaGpu final : public Gpu {
   jit::LoadedKernels kernels_;
   Options options_;
   LazyKernel merge_kernels_[3][3];  // from and to float32, float16, bfloat16
-  LazyKernel check_page_ids_, check_slots_;
+  LazyKernel check_page_ids_, check_slots_, check_positions_;
 };
 
 // The kernel of merge(); each dtype is float32, float16 or bfloat16.
@@ -55,6 +56,7 @@ KernelText merge_states_text(DType from, DType to, jit::Architecture architectur
 // The kernels of the checks, which packs do not have.
 KernelText check_page_ids_text(jit::Architecture architecture);
 KernelText check_slots_text(jit::Architecture architecture);
+KernelText check_positions_text(jit::Architecture architecture);
 
 // The stream of RunArgs and its kin.
 inline cuda::Stream stream_of(void* stream) {

@@ -7,7 +7,6 @@
 #include "backends/flash_attention/kernel_texts.hpp"
 #include "backends/flash_attention/plan_memory.hpp"
 #include "core/check.hpp"
-#include "kernels/abi/write_kv.hpp"
 
 namespace rapt {
 namespace {
@@ -194,7 +193,6 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   if (plan.checks_page_ids)
     gpu_.check_page_ids({.requests = params.requests,
                          .page_ids = params.page_ids,
-                         .found = nullptr,  // theirs to give
                          .num_requests = static_cast<int>(plan.shape.num_requests),
                          .num_pages = static_cast<int>(plan.shape.num_pages),
                          .page_size = spec_.page_size},
@@ -239,13 +237,7 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
                stream, merge);
 }
 
-void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
-  const int64_t num_tokens = args.slot_mapping.shape[0];
-  check(num_tokens <= std::numeric_limits<int>::max(), "slot_mapping has ", num_tokens,
-        " entries, at most 2^31 - 1 on a GPU");
-  if (num_tokens == 0) return;
-  const cuda::Kernel& kernel = write_kv_.get(
-      gpu_.kernels(), [&] { return flash_attention::write_kv_text(gpu_.architecture()); });
+device::WriteKvParams FlashAttentionBackend::params_of(const WriteKvArgs& args) const {
   const auto bytes = [](const TensorView& tensor) {
     return static_cast<unsigned char*>(tensor.data);
   };
@@ -253,9 +245,9 @@ void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
   for (const TensorView* tensor : {&args.k, &args.v, &args.cache.k, &args.cache.v})
     alignment = row_alignment(*tensor, alignment);
   const auto size = static_cast<int>(size_of(spec_.dtype));
-  const device::WriteKvParams params{
+  return {
       .slots = static_cast<const long long*>(args.slot_mapping.data),
-      .num_tokens = static_cast<int>(num_tokens),
+      .num_tokens = static_cast<int>(args.slot_mapping.shape[0]),
       .num_heads = spec_.num_kv_heads,
       .k_bytes = spec_.head_dim_qk * size,
       .v_bytes = spec_.dim_vo() * size,
@@ -276,21 +268,76 @@ void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
       .cache_v_token_stride = byte_stride(args.cache.v, 1),
       .cache_v_head_stride = byte_stride(args.cache.v, 2),
   };
+}
+
+device::RopeWriteKvParams FlashAttentionBackend::params_of(const WriteKvArgs& args,
+                                                           const RopeArgs& rope) const {
+  const auto rotary_dim = static_cast<int>(rope.cos_sin.shape[1]);
+  device::RopeWriteKvParams params{};
+  params.write = params_of(args);
+  params.positions = rope.positions.data;
+  params.position_bytes = static_cast<int>(size_of(rope.positions.dtype));
+  params.rotary_dim = rotary_dim;
+  params.interleaved = rope.style == RopeStyle::kInterleaved;
+  params.num_query_heads = spec_.num_query_heads;
+  params.cos_sin = static_cast<const float*>(rope.cos_sin.data);
+  params.cos_sin_stride = stride_of(rope.cos_sin, 0);
+  int64_t alignment = row_alignment(rope.cos_sin, 16);
+  if (rope.q.has_value()) {
+    params.q = static_cast<const unsigned char*>(rope.q.data);
+    params.q_out = static_cast<unsigned char*>(rope.q_out.data);
+    params.q_token_stride = byte_stride(rope.q, 0);
+    params.q_head_stride = byte_stride(rope.q, 1);
+    params.q_out_token_stride = byte_stride(rope.q_out, 0);
+    params.q_out_head_stride = byte_stride(rope.q_out, 1);
+    alignment = std::min(row_alignment(rope.q, alignment), row_alignment(rope.q_out, alignment));
+  }
+  if (alignment < 16 || rotary_dim % 16 != 0) params.write.chunk_bytes = 2;
+  return params;
+}
+
+void FlashAttentionBackend::check_indices(const WriteKvArgs& args, cuda::Stream stream) const {
+  gpu_.refuse_capture(stream);
+  const int64_t num_slots = args.slot_mapping.shape[0];
+  const auto* slots = static_cast<const long long*>(args.slot_mapping.data);
+  gpu_.check_slots({.slots = slots,
+                    .num_slots = num_slots,
+                    .end = checked_mul(args.cache.k.shape[0], spec_.page_size, "cache slots")},
+                   stream);
+  if (!args.rope) return;
+  const RopeArgs& rope = *args.rope;
+  gpu_.check_positions({.positions = rope.positions.data,
+                        .slots = rope.q.has_value() ? nullptr : slots,
+                        .num_positions = num_slots,
+                        .end = rope.cos_sin.shape[0],
+                        .position_bytes = static_cast<int>(size_of(rope.positions.dtype))},
+                       stream);
+}
+
+void FlashAttentionBackend::write_kv(const WriteKvArgs& args) const {
+  const int64_t num_tokens = args.slot_mapping.shape[0];
+  check(num_tokens <= std::numeric_limits<int>::max(), "slot_mapping has ", num_tokens,
+        " entries, at most 2^31 - 1 on a GPU");
+  if (num_tokens == 0) return;
+  const cuda::LaunchShape shape{.grid = {static_cast<uint32_t>(num_tokens)},
+                                .block = {device::kWriteKvThreads}};
+  const cuda::Kernel& kernel =
+      args.rope ? rope_write_kv_.get(gpu_.kernels(),
+                                     [&] {
+                                       return flash_attention::rope_write_kv_text(
+                                           spec_.dtype, gpu_.architecture());
+                                     })
+                : write_kv_.get(gpu_.kernels(), [&] {
+                    return flash_attention::write_kv_text(gpu_.architecture());
+                  });
   const cuda::CurrentContext current(gpu_.context());
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(gpu_.context(), stream);
-  if (gpu_.checks_indices()) {
-    gpu_.refuse_capture(stream);
-    gpu_.check_slots({.slots = params.slots,
-                      .found = nullptr,
-                      .num_slots = num_tokens,
-                      .end = checked_mul(args.cache.k.shape[0], spec_.page_size, "cache slots")},
-                     stream);
-  }
-  cuda::launch(
-      kernel,
-      {.grid = {static_cast<uint32_t>(params.num_tokens)}, .block = {device::kWriteKvThreads}},
-      stream, params);
+  if (gpu_.checks_indices()) check_indices(args, stream);
+  if (args.rope)
+    cuda::launch(kernel, shape, stream, params_of(args, *args.rope));
+  else
+    cuda::launch(kernel, shape, stream, params_of(args));
 }
 
 std::unique_ptr<AttentionBackend> make_flash_attention_backend(const AttentionSpec& spec,

@@ -9,6 +9,7 @@
 #include "backends/backend.hpp"
 #include "backends/cuda/cuda_gpu.hpp"
 #include "backends/flash_attention/kernel_choice.hpp"
+#include "kernels/abi/write_kv.hpp"
 #include "plan/gpu_plan.hpp"
 
 namespace rapt {
@@ -29,6 +30,10 @@ class FlashAttentionBackend final : public AttentionBackend {
 
  private:
   device::AttentionParams params_of(const RunArgs& args) const;
+  device::WriteKvParams params_of(const WriteKvArgs& args) const;
+  device::RopeWriteKvParams params_of(const WriteKvArgs& args, const RopeArgs& rope) const;
+  // Before anything is written.
+  void check_indices(const WriteKvArgs& args, cuda::Stream stream) const;
 
   AttentionSpec spec_;
   CudaGpu& gpu_;
@@ -36,7 +41,7 @@ class FlashAttentionBackend final : public AttentionBackend {
   std::array<flash_attention::KernelChoice, kNumTiles> choices_;
   std::array<gpu::Machine, kNumTiles> tiles_;
   mutable std::array<LazyKernel, kNumTiles> attention_;  // as choices_
-  mutable LazyKernel merge_rows_, write_kv_;
+  mutable LazyKernel merge_rows_, write_kv_, rope_write_kv_;
 };
 
 }  // namespace rapt

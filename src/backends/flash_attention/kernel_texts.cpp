@@ -74,13 +74,28 @@ KernelText write_kv_text(jit::Architecture architecture) {
                           {"kWriteKvThreads", device::kWriteKvThreads}}}};
 }
 
+KernelText rope_write_kv_text(DType dtype, jit::Architecture architecture) {
+  return {jit::KernelKey("rope_write_kv", architecture).type("element", element_of(dtype)),
+          {.header = "cache/rope_write_kv.cuh",
+           .function = "rapt_rope_write_kv",
+           .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(kWriteKvThreads) "
+                    "rapt_rope_write_kv(GRID_CONSTANT const RopeWriteKvParams params) {\n"
+                    "  rope_write_kv<key::element>(params);\n}",
+           .agreements = {same_size<device::RopeWriteKvParams>("RopeWriteKvParams"),
+                          same_size<device::WriteKvParams>("WriteKvParams"),
+                          {"kWriteKvThreads", device::kWriteKvThreads}}}};
+}
+
 std::vector<KernelText> texts_for(const AttentionSpec& spec, const DeviceInfo& device) {
   const jit::Architecture architecture = architecture_for(device.compute_capability);
   std::vector<KernelText> texts;
   for (const KernelChoice& choice : choose_kernels(spec, device))
     texts.push_back(attention_text(choice.variant, spec.dtype, architecture));
   texts.push_back(merge_rows_text(spec.dtype, architecture));
-  if (spec.is_paged()) texts.push_back(write_kv_text(architecture));
+  if (spec.is_paged()) {
+    texts.push_back(write_kv_text(architecture));
+    texts.push_back(rope_write_kv_text(spec.dtype, architecture));
+  }
   return texts;
 }
 

@@ -16,6 +16,7 @@ KernelText attention_text(const device::AttentionVariant& variant, DType dtype,
 // Merges the parts of rows whose keys were cut.
 KernelText merge_rows_text(DType dtype, jit::Architecture architecture);
 KernelText write_kv_text(jit::Architecture architecture);
+KernelText rope_write_kv_text(DType dtype, jit::Architecture architecture);
 
 // All that plans and runs of a spec that selection accepts may ask for on a device: what a pack
 // must have for it.

@@ -139,10 +139,10 @@ class Pack(unittest.TestCase):
             self.assertRegex(kernel["hash"], "^[0-9a-f]{32}$")
         again = self.build(MODEL)
         self.assertEqual(again.returncode, 0)
-        self.assertRegex(again.stdout, r"some\.rpk: 6 kernels, .* at most 168 registers\n$")
+        self.assertRegex(again.stdout, r"some\.rpk: 7 kernels, .* at most 168 registers\n$")
         self.assertEqual(again.stderr, "")
         table = self.rapt("--list", self.pack).stdout.splitlines()
-        self.assertEqual(len(table), 1 + 6 + 1)
+        self.assertEqual(len(table), 1 + 7 + 1)
         self.assertIn("merge_rows sm_90 element=Bf16", table[4])
 
     def test_the_core_pack_has_as_many_kernels_as_it_says(self):

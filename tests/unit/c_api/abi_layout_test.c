@@ -102,7 +102,16 @@ FIELD(rapt_verdict, reasons, 32, 8);
 FIELD(rapt_verdict, num_notes, 40, 8);
 FIELD(rapt_verdict, notes, 48, 8);
 
-SIZE(rapt_write_kv_args, 72);
+SIZE(rapt_rope_args, 48);
+FIELD(rapt_rope_args, struct_size, 0, 8);
+FIELD(rapt_rope_args, positions, 8, 8);
+FIELD(rapt_rope_args, cos_sin, 16, 8);
+FIELD(rapt_rope_args, q, 24, 8);
+FIELD(rapt_rope_args, q_out, 32, 8);
+FIELD(rapt_rope_args, style, 40, 4);
+FIELD(rapt_rope_args, reserved, 44, 4);
+
+SIZE(rapt_write_kv_args, 80);
 FIELD(rapt_write_kv_args, struct_size, 0, 8);
 FIELD(rapt_write_kv_args, k, 8, 8);
 FIELD(rapt_write_kv_args, v, 16, 8);
@@ -112,6 +121,7 @@ FIELD(rapt_write_kv_args, cache_v, 40, 8);
 FIELD(rapt_write_kv_args, k_scale, 48, 8);
 FIELD(rapt_write_kv_args, v_scale, 56, 8);
 FIELD(rapt_write_kv_args, stream, 64, 8);
+FIELD(rapt_write_kv_args, rope, 72, 8);
 
 SIZE(rapt_batch, 56);
 FIELD(rapt_batch, struct_size, 0, 8);
@@ -241,6 +251,10 @@ SIZE(rapt_kv_shape, 4);
 VALUE(RAPT_KV_PAGES_KV, 0);
 VALUE(RAPT_KV_KV_PAGES, 1);
 VALUE(RAPT_KV_PACKED, 2);
+
+SIZE(rapt_rope_style, 4);
+VALUE(RAPT_ROPE_HALF_SPLIT, 0);
+VALUE(RAPT_ROPE_INTERLEAVED, 1);
 
 SIZE(rapt_sample_status, 4);
 VALUE(RAPT_SAMPLE_OK, 0);

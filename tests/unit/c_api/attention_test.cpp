@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -318,6 +319,82 @@ TEST(CAttention, writes_the_cache_as_the_cpp_interface_does) {
   EXPECT_TRUE(succeeded(rapt_write_kv(attention.get(), &args)));
   EXPECT_EQ(pool, expected);
   EXPECT_NE(pool, untouched);
+}
+
+TEST(CAttention, rotates_as_the_cpp_interface_does) {
+  const AttentionSpec spec = make_spec(DType::kFloat16, 4, 2, 16);
+  const KvCacheGeometry geometry = KvCacheGeometry::of(spec, 3);
+  std::vector<uint16_t> k(3 * 2 * 16), q(3 * 4 * 16), expected_q(q.size()), c_q(q.size());
+  for (size_t i = 0; i < k.size(); i++) k[i] = static_cast<uint16_t>(0x3c00 + i);
+  for (size_t i = 0; i < q.size(); i++) q[i] = static_cast<uint16_t>(0x3800 + i);
+  std::vector<float> cos_sin(5 * 8);
+  for (size_t i = 0; i < cos_sin.size(); i++) cos_sin[i] = static_cast<float>(i % 7) - 3;
+  const std::vector<int64_t> slots{40, -1, 7};
+  std::vector<int32_t> positions{4, 1, 2};
+  const TensorView k_view = TensorView::contiguous(k.data(), DType::kFloat16, {3, 2, 16});
+  const TensorView q_view = TensorView::contiguous(q.data(), DType::kFloat16, {3, 4, 16});
+  const TensorView slot_view = TensorView::contiguous(slots.data(), DType::kInt64, {3});
+  TensorView out_view = q_view;
+  out_view.data = expected_q.data();
+  std::vector<uint8_t> expected(geometry.total_bytes(), 0xa5), pool = expected;
+  const RopeArgs rope{.positions = TensorView::contiguous(positions.data(), DType::kInt32, {3}),
+                      .cos_sin = TensorView::contiguous(cos_sin.data(), DType::kFloat32, {5, 8}),
+                      .style = RopeStyle::kInterleaved,
+                      .q = q_view,
+                      .q_out = out_view};
+  Context context;
+  Attention(context, spec)
+      .write_kv({.k = k_view,
+                 .v = k_view,
+                 .slot_mapping = slot_view,
+                 .cache = geometry.view(expected.data()),
+                 .rope = rope});
+
+  const auto c_context = make_context();
+  const auto attention = make_attention(c_context.get(), spec, "auto");
+  out_view.data = c_q.data();
+  const KvCacheView cache = geometry.view(pool.data());
+  CTensor c_k(k_view), c_slots(slot_view), cache_k(cache.k), cache_v(cache.v);
+  CTensor c_positions(rope.positions), c_cos_sin(rope.cos_sin), q_in(q_view), q_out(out_view);
+  rapt_rope_args c_rope{.struct_size = sizeof c_rope,
+                        .positions = c_positions.get(),
+                        .cos_sin = c_cos_sin.get(),
+                        .q = q_in.get(),
+                        .q_out = q_out.get(),
+                        .style = RAPT_ROPE_INTERLEAVED};
+  rapt_write_kv_args args{.struct_size = sizeof args,
+                          .k = c_k.get(),
+                          .v = c_k.get(),
+                          .slot_mapping = c_slots.get(),
+                          .cache_k = cache_k.get(),
+                          .cache_v = cache_v.get(),
+                          .rope = &c_rope};
+  const std::vector<uint8_t> untouched = pool;
+  const auto refuses = [&](const char* words) {
+    EXPECT_TRUE(refused(rapt_write_kv(attention.get(), &args), RAPT_INVALID_ARGUMENT, words));
+  };
+  c_rope.style = 2;
+  refuses("args->rope->style is 2");
+  c_rope.style = RAPT_ROPE_INTERLEAVED, c_rope.reserved = 1;
+  refuses("args->rope->reserved is 1");
+  c_rope.reserved = 0, c_rope.struct_size = 4;
+  refuses("args->rope->struct_size is 4");
+  c_rope.struct_size = sizeof c_rope, c_rope.q_out = nullptr;
+  refuses("rope.q_out is missing");
+  c_rope.q_out = q_out.get(), positions[2] = 5;
+  refuses("rope.positions[2] is 5");
+  positions[2] = 2;
+  EXPECT_EQ(pool, untouched);
+  EXPECT_EQ(c_q, std::vector<uint16_t>(q.size()));
+  EXPECT_TRUE(succeeded(rapt_write_kv(attention.get(), &args)));
+  EXPECT_EQ(pool, expected);
+  EXPECT_EQ(c_q, expected_q);
+  EXPECT_NE(c_q, q);
+
+  // A caller from before there was rope: keys as they are.
+  args.struct_size = offsetof(rapt_write_kv_args, rope);
+  EXPECT_TRUE(succeeded(rapt_write_kv(attention.get(), &args)));
+  EXPECT_NE(pool, expected);
 }
 
 TEST(CAttention, merges_two_states_by_their_weights) {

@@ -221,6 +221,30 @@ TEST(WriteKv, stored_is_value_over_scale_rounded_to_the_cache_type) {
       }
 }
 
+TEST(WriteKv, rotated_keys_are_divided_by_their_scale) {  // by a right angle, half-split
+  const std::vector<float> row = {1, 2, 3, 4, 5}, scale = {2.0f}, cos_sin = {0, 0, 1, 1};
+  const std::vector<int64_t> slots = {0};
+  const std::vector<int32_t> positions = {0};
+  std::vector<float> pool(10, -1.0f);
+  const KvCacheGeometry geometry{.num_pages = 1,
+                                 .page_size = 1,
+                                 .num_kv_heads = 1,
+                                 .head_dim_qk = 5,
+                                 .format = KvFormat::kFloat32};
+  const TensorView rows = TensorView::contiguous(row.data(), DType::kFloat32, {1, 1, 5});
+  write_kv(
+      {.k = rows,
+       .v = rows,
+       .slot_mapping = slots_view(slots),
+       .cache = geometry.view(pool.data()),
+       .k_scale = TensorView::contiguous(scale.data(), DType::kFloat32, {1}),
+       .rope =
+           RopeArgs{.positions = TensorView::contiguous(positions.data(), DType::kInt32, {1}),
+                    .cos_sin = TensorView::contiguous(cos_sin.data(), DType::kFloat32, {1, 4})}},
+      kSerial, 1);
+  EXPECT_EQ(pool, (std::vector<float>{-1.5f, -2, 0.5f, 1, 2.5f, 1, 2, 3, 4, 5}));
+}
+
 TEST(WriteKv, bfloat16_of_a_third_is_rounded_to_nearest) {  // by hand: 0x3eab is 0.333984375
   const std::vector<float> row = {1.0f};
   const std::vector<float> scale = {3.0f};

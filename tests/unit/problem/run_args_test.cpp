@@ -309,6 +309,65 @@ TEST(WriteKvArgs, rows_and_cache_fit_the_spec_and_each_other) {
               says("write_kv", "page_size 0"));
 }
 
+// Two tokens of the three are written; positions are of int32, in a table of 6.
+std::string rope_refused(const auto& change) {
+  return write_refused([&](WriteCall& w) {
+    static int32_t positions[3];
+    w.slots[2] = -1;
+    w.args.rope = RopeArgs{
+        .positions = TensorView::contiguous(positions, DType::kInt32, {3}),
+        .cos_sin = w.run.tensor({6, 8}),
+        .q = w.run.tensor({3, 4, 16}),
+        .q_out = w.run.tensor({3, 4, 16}),
+    };
+    positions[0] = 0, positions[1] = 5, positions[2] = 0;
+    change(*w.args.rope, positions);
+  });
+}
+
+TEST(WriteKvArgs, rope_has_a_position_for_every_row_that_is_rotated) {
+  EXPECT_EQ(rope_refused([](RopeArgs&, int32_t*) {}), "accepted");
+  EXPECT_THAT(rope_refused([](RopeArgs&, int32_t* p) { p[1] = 6; }),
+              says("rope.positions[1] is 6", "rows 0 to 5"));
+  EXPECT_THAT(rope_refused([](RopeArgs&, int32_t* p) { p[0] = -1; }),
+              says("rope.positions[0] is -1"));
+  EXPECT_THAT(rope_refused([](RopeArgs&, int32_t* p) { p[2] = 6; }),
+              says("rope.positions[2] is 6"));
+  EXPECT_EQ(rope_refused([](RopeArgs& rope, int32_t* p) {
+              p[2] = 6;
+              rope.q = rope.q_out = {};
+            }),
+            "accepted");
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.positions.shape[0] = 2; }),
+              says("rope.positions is int32[2]", "slot_mapping has 3"));
+  EXPECT_THAT(
+      rope_refused([](RopeArgs& rope, int32_t*) { rope.positions.dtype = DType::kFloat32; }),
+      says("rope.positions is float32", "int32 or int64"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.positions = {}; }),
+              says("rope.positions is"));
+}
+
+TEST(WriteKvArgs, rope_fits_the_spec) {
+  for (const int64_t rotary_dim : {0, 7, 18})
+    EXPECT_THAT(rope_refused([&](RopeArgs& rope, int32_t*) { rope.cos_sin.shape[1] = rotary_dim; }),
+                says("rope.cos_sin is", "even and from 2 to 16"))
+        << rotary_dim;
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.cos_sin.dtype = DType::kFloat16; }),
+              says("rope.cos_sin is float16"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q_out = {}; }),
+              says("rope.q_out is missing"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q = {}; }),
+              says("rope.q is missing"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q.shape[1] = 2; }),
+              says("rope.q is", "axis 1 must be 4"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q_out.shape[0] = 2; }),
+              says("rope.q_out is", "slot_mapping has 3"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q_out.stride[1] = 0; }),
+              says("rope.q_out is", "overlap"));
+  EXPECT_THAT(rope_refused([](RopeArgs& rope, int32_t*) { rope.q_out.stride[0] = 80; }),
+              says("rope.q is", "at the same place", "lie apart"));
+}
+
 TEST(WriteKvArgs, a_cache_whose_k_and_v_interleave_is_accepted) {
   EXPECT_EQ(write_refused([](WriteCall& w) {
               const int64_t row = 16 + 8;  // packed: a token's K row, then its V row

@@ -74,8 +74,10 @@ TEST(KernelTextsBesideAttention, compile_without_spills) {
     expect_sound(write_kv_text({architecture}));
     expect_sound(check_page_ids_text({architecture}));
     expect_sound(check_slots_text({architecture}));
+    expect_sound(check_positions_text({architecture}));
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       expect_sound(merge_rows_text(dtype, {architecture}));
+      expect_sound(rope_write_kv_text(dtype, {architecture}));
       expect_sound(merge_states_text(DType::kFloat32, dtype, {architecture}));
       expect_sound(merge_states_text(dtype, DType::kFloat32, {architecture}));
     }
@@ -95,7 +97,7 @@ TEST(KernelTextsOfSpec, are_all_that_a_spec_may_need) {
   };
   using testing::ElementsAre;
   EXPECT_THAT(kernels_of(), ElementsAre("attention_sm80", "attention_sm80", "attention_sm80",
-                                        "merge_rows", "write_kv"));
+                                        "merge_rows", "write_kv", "rope_write_kv"));
   spec.page_size = 0;
   EXPECT_THAT(kernels_of(),
               ElementsAre("attention_sm80", "attention_sm80", "attention_sm80", "merge_rows"));
