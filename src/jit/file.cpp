@@ -27,6 +27,11 @@ struct Descriptor {
   fail(ErrorCode::kIo, step, " ", path.string(), ": ", std::strerror(error));
 }
 
+// Does not wait for who writes to a FIFO.
+int open_to_read(const std::filesystem::path& path) {
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 // The size of a regular file; nothing for others.
 std::optional<size_t> file_bytes(int descriptor) {
   struct stat status = {};
@@ -47,7 +52,7 @@ bool write_all(int descriptor, std::string_view bytes) {
 }  // namespace
 
 std::optional<std::string> read_file(const std::filesystem::path& path, size_t most_bytes) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open_to_read(path)};
   if (file.number < 0) return std::nullopt;
   const std::optional<size_t> size = file_bytes(file.number);
   if (!size || *size > most_bytes) return std::nullopt;
@@ -89,7 +94,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes, Reade
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open_to_read(path)};
   if (file.number < 0) fail_step("opening", path);
   const std::optional<size_t> size = file_bytes(file.number);
   if (!size) fail(ErrorCode::kIo, path.string(), " is no file");

@@ -1,5 +1,7 @@
 #include "jit/file.hpp"
 
+#include <sys/stat.h>
+
 #include "unit/jit/scratch.hpp"
 
 namespace rapt::jit {
@@ -37,6 +39,11 @@ TEST(File, mapping_what_is_no_file_is_an_error) {
   EXPECT_THAT(error_of(ErrorCode::kIo, [&] { MappedFile(folder / "gone"); }),
               HasSubstr("opening "));
   EXPECT_THAT(error_of(ErrorCode::kIo, [&] { MappedFile(folder / ""); }), HasSubstr("is no file"));
+  // Nobody writes to it, and nobody waits for that.
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(error_of(ErrorCode::kIo, [&] { MappedFile(folder / "fifo"); }),
+              HasSubstr("is no file"));
+  EXPECT_FALSE(read_file(folder / "fifo", 100));
 }
 
 }  // namespace
