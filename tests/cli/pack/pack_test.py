@@ -109,7 +109,7 @@ class Pack(unittest.TestCase):
             (("--arch", "ada", *whole[2:]), 'architecture is "ada"'),
             (("--arch", "75", *whole[2:]), "specs[0] on t4"),
             ((*whole[:2], "--models", "/nowhere/m.txt", *whole[4:]), '"/nowhere/m.txt": cannot'),
-            ((*whole[:2], "--models", self.folder, *whole[4:]), "cannot be read"),
+            ((*whole[:2], "--models", self.folder, *whole[4:]), "is not a regular file"),
             ((*whole[:4], "-o", self.folder / "none" / "a.rpk"), "there is no folder"),
             ((*whole[:4], "-o", self.folder), "is a folder"),
             (("--list", "/nowhere/a.rpk"), "/nowhere/a.rpk"),
