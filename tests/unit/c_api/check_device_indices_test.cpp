@@ -1,8 +1,9 @@
 // The checks of indices in device memory through the C interface, on an emulated GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "c_tensor.hpp"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 

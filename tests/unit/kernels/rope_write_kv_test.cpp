@@ -1,7 +1,10 @@
 // Writing a cache with rotated keys on the emulator against double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache_kernels.hpp"
