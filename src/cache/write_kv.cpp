@@ -7,6 +7,7 @@
 
 #include "core/check.hpp"
 #include "core/elements.hpp"
+#include "core/float16.hpp"
 #include "core/strides.hpp"
 
 namespace rapt {
@@ -15,42 +16,94 @@ namespace {
 // Below this a task costs more to hand out than to copy.
 constexpr int64_t kBytesPerTask = 64 << 10;
 
+// Element types as they are stored, and as numbers.
+struct Float32 {
+  using Stored = float;
+  static float load(float value) { return value; }
+  static float round(float value) { return value; }
+};
+struct Float16 {
+  using Stored = uint16_t;
+  static float load(uint16_t bits) { return float16_to_float(bits); }
+  static uint16_t round(float value) { return float_to_float16(value); }
+};
+struct BFloat16 {
+  using Stored = uint16_t;
+  static float load(uint16_t bits) { return bfloat16_to_float(bits); }
+  static uint16_t round(float value) { return float_to_bfloat16(value); }
+};
+template <typename Visit>
+void with_type(DType dtype, const Visit& visit) {
+  if (dtype == DType::kFloat32) return visit(Float32{});
+  if (dtype == DType::kFloat16) return visit(Float16{});
+  visit(BFloat16{});
+}
+
 // The rotations of RopeArgs.
 class Rope {
  public:
   explicit Rope(const RopeArgs& args)
       : positions_(args.positions.data),
         wide_(args.positions.dtype == DType::kInt64),
+        interleaved_(args.style == RopeStyle::kInterleaved),
         cos_sin_(static_cast<const float*>(args.cos_sin.data)),
         position_stride_(stride_of(args.cos_sin, 0)),
-        num_pairs_(args.cos_sin.shape[1] / 2),
-        // From a pair to the next, and from its first element to its second.
-        pair_step_(args.style == RopeStyle::kInterleaved ? 2 : 1),
-        partner_(args.style == RopeStyle::kInterleaved ? 1 : num_pairs_) {}
+        num_pairs_(args.cos_sin.shape[1] / 2) {}
 
   // A row of that many elements, which may be rotated in place: to[i] = rotated from[i] / scale.
   void rotate(int64_t token, const std::byte* from, DType from_dtype, int64_t first, std::byte* to,
               DType to_dtype, int64_t to_first, int64_t num_elements, float scale) const {
     const int64_t position = wide_ ? static_cast<const int64_t*>(positions_)[token]
                                    : static_cast<const int32_t*>(positions_)[token];
-    const float* cos = cos_sin_ + position * position_stride_;
-    const float* sin = cos + num_pairs_;
-    for (int64_t i = 0; i < num_pairs_; i++) {
-      const int64_t a = i * pair_step_, b = a + partner_;
-      const float x = load_element(from, from_dtype, first + a);
-      const float y = load_element(from, from_dtype, first + b);
-      store_element(to, to_dtype, to_first + a, (x * cos[i] - y * sin[i]) / scale);
-      store_element(to, to_dtype, to_first + b, (y * cos[i] + x * sin[i]) / scale);
-    }
-    for (int64_t i = 2 * num_pairs_; i < num_elements; i++)
-      store_element(to, to_dtype, to_first + i, load_element(from, from_dtype, first + i) / scale);
+    const float* cos_sin = cos_sin_ + position * position_stride_;
+    with_type(from_dtype, [&](auto from_type) {
+      with_type(to_dtype, [&](auto to_type) {
+        using From = decltype(from_type);
+        using To = decltype(to_type);
+        const auto* row = reinterpret_cast<const typename From::Stored*>(from) + first;
+        auto* to_row = reinterpret_cast<typename To::Stored*>(to) + to_first;
+        if (interleaved_)
+          rotate_pairs<2, From, To>(row, to_row, 1, cos_sin, scale);
+        else
+          rotate_pairs<1, From, To>(row, to_row, num_pairs_, cos_sin, scale);
+        for (int64_t i = 2 * num_pairs_; i < num_elements; i++)
+          to_row[i] = To::round(From::load(row[i]) / scale);
+      });
+    });
   }
 
  private:
+  // kStep: from a pair to the next; partner: from its first element to its second. Some at a time
+  // are held apart, since to may be from, which would keep the loops from being vectorised.
+  template <int64_t kStep, typename From, typename To>
+  void rotate_pairs(const typename From::Stored* from, typename To::Stored* to, int64_t partner,
+                    const float* cos, float scale) const {
+    constexpr int64_t kAtATime = 64;
+    float x[kAtATime], y[kAtATime];
+    const float* sin = cos + num_pairs_;
+    for (int64_t begin = 0; begin < num_pairs_; begin += kAtATime) {
+      const int64_t count = std::min(kAtATime, num_pairs_ - begin), at = begin * kStep;
+      for (int64_t i = 0; i < count; i++) {
+        x[i] = From::load(from[at + i * kStep]);
+        y[i] = From::load(from[at + i * kStep + partner]);
+      }
+      for (int64_t i = 0; i < count; i++) {
+        const float c = cos[begin + i], s = sin[begin + i];
+        const float first = (x[i] * c - y[i] * s) / scale;
+        y[i] = (y[i] * c + x[i] * s) / scale;
+        x[i] = first;
+      }
+      for (int64_t i = 0; i < count; i++) {
+        to[at + i * kStep] = To::round(x[i]);
+        to[at + i * kStep + partner] = To::round(y[i]);
+      }
+    }
+  }
+
   const void* positions_;
-  bool wide_;
+  bool wide_, interleaved_;
   const float* cos_sin_;
-  int64_t position_stride_, num_pairs_, pair_step_, partner_;
+  int64_t position_stride_, num_pairs_;
 };
 
 // The queries of RopeArgs.
