@@ -84,6 +84,7 @@ class StartTogether(unittest.TestCase):
                 **os.environ,
                 "RAPT_CACHE_DIR": str(self.cache),
                 "RAPT_CXX": str(self.compiler),
+                "TMPDIR": str(self.folder),  # the killed one cannot tidy up
             },
         )
 
