@@ -69,8 +69,10 @@ class RAPT_API Plan {
 // may make anything of that request's out and lse, and changes no other request's. What no query
 // sees may hold anything.
 //
-// All backends but the reference keep scores and biases, times log2(e), and sums of weights times
-// values in float: a request in which one of these passes its range counts as one with a NaN.
+// All backends but the reference keep q . k before it is scaled, scores and biases, times log2(e),
+// and sums of weights times values in float (those on GPUs also scale * log2(e)): a request in
+// which one of these passes its range counts as one with a NaN. Of |scale * k_scale| the cpu
+// backend takes what lies outside 2^-100 to 2^100 into q, before q . k.
 struct RunArgs {
   TensorView q{};  // [T, Hq, Dqk] of spec.dtype
   // Paged: [num_pages, page_size, Hkv, D] of the cache's format. Ragged: [Tk, Hkv, D] of

@@ -181,6 +181,68 @@ TEST(Limits, the_values_of_a_million_keys_all_count) {
     }
 }
 
+// Odd keys have the value 1, even ones 1000; their scores are score and -score.
+void expect_two_scores(Problem problem, float q, float k) {
+  problem.spec.causal = false;
+  problem.spec.needs_lse = true;
+  problem.q = [=](auto, auto, auto, int64_t d) { return d == 0 ? q : 0; };
+  problem.k = [=](auto, int64_t j, auto, int64_t d) { return d > 0 ? 0 : j % 2 ? k : -k; };
+  problem.v = [](auto, int64_t j, auto, auto) { return j % 2 ? 1.0f : 1000.0f; };
+  const AttentionSpec& spec = problem.spec;
+  double score = double{*spec.scale} * round_to(spec.dtype, q) * round_to(spec.dtype, k);
+  if (!problem.k_scale.empty()) score *= problem.k_scale[0];
+  if (spec.softcap != 0) score = spec.softcap * std::tanh(score / spec.softcap);
+  const double odd = 1 / (1 + std::exp(-2 * score)), mean = odd + 1000 * (1 - odd);
+  const double lse = std::log(problem.requests[0].kv_len / 2 * 2 * std::cosh(score));
+  on_every_backend(problem, [&](const Outcome& outcome, const Backend&) {
+    for (const float x : outcome.out)
+      ASSERT_NEAR(x, mean, mean * std::max(1e-5, 2 * unit_roundoff(spec.dtype)));
+    for (const float x : outcome.lse)
+      ASSERT_NEAR(x, lse, spec.dtype == DType::kFloat32 ? 1e-5 : 1e-3);
+  });
+}
+
+// Scores are small, but products of q and k, or scale * k_scale * log2(e), are none of fp32's.
+TEST(Limits, scales_at_the_ends_of_fp32) {
+  struct Case {
+    float scale, k_scale, q, k;
+  };
+  for (const Case& c : {Case{1e-38f, 0, 1e19f, 2.5e19f}, Case{1e-40f, 0, 1e19f, 1e20f},
+                        Case{3e38f, 0, 1e-19f, 2.5e-20f}, Case{-3e38f, 0, 1e-19f, 2.5e-20f},
+                        Case{1e30f, 1e30f, 1e-30f, 1e-30f}, Case{1e-30f, 1e-30f, 1e29f, 1e31f}})
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16})
+      for (const int32_t query_len : {1, 20})  // decode and prefill kernels
+        for (const float softcap : {0.0f, 2.0f}) {
+          Problem problem{.spec = make_spec(dtype, 2, 1, 8), .requests = {{query_len, 300}}};
+          problem.spec.scale = c.scale;
+          problem.spec.softcap = softcap;
+          if (c.k_scale != 0) {
+            problem.spec.kv_scales = KvScales::kPerTensor;
+            problem.k_scale = {c.k_scale};
+            problem.v_scale = {1};
+          }
+          expect_two_scores(problem, c.q, c.k);
+        }
+}
+
+// Whatever the slope, a bias at the query's own position is 0.
+TEST(Limits, the_largest_slopes_at_distance_0) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16})
+    for (const int32_t query_len : {1, 40}) {
+      Problem problem{.spec = make_spec(dtype, 2, 1, 8), .requests = {{query_len, 40}}};
+      problem.spec.window = {0, 0};
+      problem.spec.alibi = problem.spec.needs_lse = true;
+      problem.alibi_slopes = {3e38f, -3e38f};
+      problem.q = problem.k = constant(0.5f);
+      problem.v = [](auto, int64_t j, auto, auto) { return static_cast<float>(j); };
+      on_every_backend(problem, [&](const Outcome& outcome, const Backend&) {
+        for (size_t i = 0; i < outcome.out.size(); i++)
+          ASSERT_EQ(outcome.out[i], 40 - query_len + static_cast<float>(i / 16));
+        for (const float x : outcome.lse) ASSERT_NEAR(x, 2 / std::sqrt(8.0), 1e-5);
+      });
+    }
+}
+
 // The table ends at an unmapped page after exactly ceil(257 / 64) entries.
 TEST(Limits, C04_nothing_is_read_past_the_last_entry_of_a_table) {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16})

@@ -106,6 +106,9 @@ struct AmxRows {
     for (int tile = 0; tile < 2; tile++)
       pack_query_tiles(scratch.sources + at.row + tile * 16, problem.head_dim_qk, scratch.steps,
                        queries_of(at.row) + tile * scratch.steps * kTileElements);
+    if (rule.query_exponent != 0)
+      scale_queries(queries_of(at.row), int64_t{2} * scratch.steps * kTileElements,
+                    rule.query_exponent);
   }
   // Before a group's first step: what begin_rows() and write_dims() will touch next, Q of the next
   // group of rows, and the lines that O of this one goes to, which must be here to be written.

@@ -95,11 +95,11 @@ class SoftmaxPass {
 // with -inf what a row does not see.
 inline void apply(const ScoreRule& rule, const Problem& problem, const Request& request,
                   const Row* rows, int group, float* s) {
-  alignas(64) float begin[16], end[16], slope[16] = {}, position[16];
+  alignas(64) float begin[16], end[16], slope[16], position[16];
   for (int i = 0; i < 16; i++) {
     begin[i] = static_cast<float>(clamp(rows[i].keys.begin - group, 0, kKeyGroup));
     end[i] = static_cast<float>(clamp(rows[i].keys.end - group, 0, kKeyGroup));
-    if (problem.alibi_slopes) slope[i] = problem.alibi_slopes[rows[i].query_head] * kLog2E;
+    slope[i] = log2_slope(problem, rows[i].query_head);
     position[i] =
         static_cast<float>(int64_t{rows[i].token} + request.kv_len - request.query_len - group);
   }

@@ -19,6 +19,7 @@
 #include "backends/cpu/float_rows-inl.hpp"
 #include "backends/cpu/kernels.hpp"
 #include "backends/cpu/key_blocks-inl.hpp"
+#include "backends/cpu/scale-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
 namespace rapt::cpu {
@@ -115,6 +116,11 @@ class Decoder {
             row_at<T>(problem_.q, (request_.query_start + token_of(r)) * problem_.q_token_stride +
                                       query_head_of(head, r) * problem_.q_head_stride),
             problem_.head_dim_qk);
+      const int exponent = score_scale(problem_, work_.kv_head_begin + head).query_exponent;
+      if (exponent != 0) {
+        scale_queries(queries(head, 0), padded_rows_ * layout_.query_stride, exponent);
+        scaled_queries_ = true;
+      }
       for (int r = 0; r < padded_rows_; r += kRows) state(head, r).clear();
     }
   }
@@ -247,7 +253,9 @@ class Decoder {
 
   // Scores to probabilities.
   void weigh(const TokenBlock& block, int head) {
-    const float scale = problem_.scale * (problem_.k_scale ? scale_of(problem_.k_scale, head) : 1);
+    const int kv_head = work_.kv_head_begin + head;
+    const float scale = scaled_queries_ ? score_scale(problem_, kv_head).factor
+                                        : problem_.scale * key_scale(problem_, kv_head);
     const bool in_advance = problem_.softcap != 0 || problem_.alibi_slopes;
     for (int r = 0; r < padded_rows_; r += kRows) {
       if (in_advance)
@@ -266,10 +274,6 @@ class Decoder {
       bias.positions[lane] = position_of(r) - block.first;
     }
     return bias;
-  }
-
-  float scale_of(const float* scales, int head) const {
-    return scales[problem_.scales_per_head ? work_.kv_head_begin + head : 0];
   }
 
   void finish(int head, int r) {
@@ -295,6 +299,7 @@ class Decoder {
   Range ranges_[kMaxDecodeRows], common_;  // keys that a row, that every row sees by position
   KeyBlocks blocks_;
   NoLookAhead read_again_;
+  bool scaled_queries_ = false;  // of some head
 
   // Of the current block.
   uint32_t visible_[kMaxDecodeRows];  // keys of a row; unless whole_

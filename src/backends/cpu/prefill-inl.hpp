@@ -94,6 +94,8 @@ struct PrefillPass {
       store(o + i, zero());
 
     pack_queries<T, Products>(problem, request, head, first, count, scratch.queries);
+    if (rule.query_exponent != 0)
+      scale_queries(scratch.queries, int64_t{count} * scratch.query_stride, rule.query_exponent);
     const Range all = visible(0, count - 1);
     for (int block = all.begin / scratch.key_block * scratch.key_block; block < all.end;
          block += scratch.key_block) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/products-inl.hpp"
+#include "backends/cpu/scale-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
 namespace rapt::cpu {
@@ -18,17 +19,25 @@ constexpr float kMaxLag = 8;
 // From q . k to the score in log2 units. Softcap, ALiBi and scales that turn the order of the
 // scores around need a pass of their own; otherwise `scale` is applied inside the exponential.
 struct ScoreRule {
-  float scale;      // k_scale included; log2 units unless softcap
-  float softcap;    // 0 = none
-  bool in_advance;  // apply() has put the scores in log2 units
+  float scale;         // k_scale included; log2 units unless softcap
+  int query_exponent;  // what ScoreScale gives the queries
+  float softcap;       // 0 = none
+  bool in_advance;     // apply() has put the scores in log2 units
   float factor() const { return in_advance ? 1.0f : scale; }
 };
 
 inline ScoreRule score_rule(const Problem& problem, int head) {
-  float scale = problem.scale;
-  if (problem.k_scale) scale *= problem.k_scale[problem.scales_per_head ? head : 0];
+  auto [scale, query_exponent] = score_scale(problem, head);
   if (!problem.softcap) scale *= kLog2E;
-  return {scale, problem.softcap, problem.softcap != 0 || problem.alibi_slopes || !(scale > 0)};
+  return {scale, query_exponent, problem.softcap,
+          problem.softcap != 0 || problem.alibi_slopes || !(scale > 0)};
+}
+
+// ALiBi's slope in log2 units. The largest finite ones are none in these: they pass the range of
+// fp32 with any distance, but must not at 0.
+inline float log2_slope(const Problem& problem, int query_head) {
+  if (!problem.alibi_slopes) return 0;
+  return smaller(larger(problem.alibi_slopes[query_head] * kLog2E, -kLargest), kLargest);
 }
 
 // Which query a row is.
@@ -41,7 +50,7 @@ struct Row {
 // mask become -inf. `block` is the block's first key.
 inline void apply(const ScoreRule& rule, const Problem& problem, const Request& request,
                   const Row& row, int block, Range seen, int first, int last, float* s) {
-  const float slope = problem.alibi_slopes ? problem.alibi_slopes[row.query_head] * kLog2E : 0.0f;
+  const float slope = log2_slope(problem, row.query_head);
   const int64_t position = int64_t{row.token} + request.kv_len - request.query_len - block;
   for (int key = first; key < last; key += kWidth) {
     Vec x = load(s + key);
