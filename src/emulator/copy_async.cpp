@@ -30,12 +30,12 @@ void land_some(Thread& t) {
 
 }  // namespace
 
-void copy_async_16(uint32_t shared, const void* global, uint32_t bytes, Location at) {
+void copy_async_16(uint32_t shared, const void* global, bool reads, Location at) {
   const Instruction instruction("cp.async", at);
   require_capability(80);
   Thread& t = *self;
   shared_bytes(t, shared, 16);
-  if (bytes > 16) fail_in(t, concat("copies ", bytes, " of 16 bytes"));
+  const uint32_t bytes = reads ? 16 : 0;
   check_global(t, global, bytes, 16, GlobalAccess::kLoad);
   t.last_copy_group = t.groups_committed + 1;
   t.last_copy = t.now;

@@ -37,7 +37,7 @@ void load_global(const void* p, void* to, uint32_t bytes, bool read_only, Locati
 void store_global(void* p, const void* from, uint32_t bytes, Location at);
 
 // Asynchronous copies (copy_async.cpp).
-void copy_async_16(uint32_t shared, const void* global, uint32_t bytes, Location at);
+void copy_async_16(uint32_t shared, const void* global, bool reads, Location at);
 void copy_async_commit(Location at);
 void copy_async_wait(uint32_t pending, Location at);
 

@@ -27,8 +27,8 @@ MUTANTS = {
     "attention_kernel_test": {
         "block_not_waited_for": (
             "prefill/attention_sm80.cuh",
-            "copy_async_wait<0>();",
-            "copy_async_wait<1>();",
+            "copy_async_wait<0>();\n        sync_block();  // the block is there",
+            "copy_async_wait<1>();\n        sync_block();  // the block is there",
         ),
         "block_without_barrier": (
             "prefill/attention_sm80.cuh",
@@ -37,23 +37,43 @@ MUTANTS = {
         ),
         "rows_without_barrier": (
             "prefill/attention_sm80.cuh",
-            "keep(find_row(key + kKeys), 1);\n      sync_block();",
-            "keep(find_row(key + kKeys), 1);",
+            "keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);\n      sync_block();",
+            "keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);",
         ),
-        "next_block_over_this_one": (
+        "work_without_barrier": (
             "prefill/attention_sm80.cuh",
-            "copy_block(stage ^ 1);",
-            "copy_block(stage);",
+            "    }\n    sync_block();\n    q_ =",
+            "    }\n    q_ =",
+        ),
+        "next_keys_over_these": (
+            "prefill/attention_sm80.cuh",
+            "if (kTwo && !last) copy_keys(stage ^ 1);",
+            "if (kTwo && !last) copy_keys(stage);",
+        ),
+        "next_values_over_these": (
+            "prefill/attention_sm80.cuh",
+            "copy_values(kTwo ? stage ^ 1 : stage);",
+            "copy_values(stage);",
+        ),
+        "values_not_waited_for": (
+            "prefill/attention_sm80.cuh",
+            "copy_async_wait<0>();\n            sync_block();",
+            "sync_block();",
+        ),
+        "next_keys_before_all_have_read_these": (
+            "prefill/attention_sm80.cuh",
+            "sync_block();  // the values are there",
+            "// the values are there",
         ),
         "rows_of_the_wrong_block": (
             "prefill/attention_sm80.cuh",
-            "keep(row, stage);",
-            "keep(row, stage ^ 1);",
+            "keep(page, key + 2 * kKeys, stage);",
+            "keep(page, key + 2 * kKeys, stage ^ 1);",
         ),
         "rows_one_block_late": (
             "prefill/attention_sm80.cuh",
-            "find_row(key + 2 * kKeys)",
-            "find_row(key + kKeys)",
+            "page = find_page(key + 2 * kKeys)",
+            "page = find_page(key + kKeys)",
         ),
         "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
         "mask_not_at_the_end": (
@@ -65,12 +85,12 @@ MUTANTS = {
         "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
         "page_tails_read": (
             "prefill/attention_sm80.cuh",
-            "key < seen_.begin || key >= seen_.end)",
-            "key < seen_.begin)",
+            "key < keys.begin || key >= keys.end)",
+            "key < keys.begin)",
         ),
         "keys_hidden_from_all_read": (
             "prefill/attention_sm80.cuh",
-            "if (kVariant.custom_mask && !seen_by_some(key)) return {-1, -1};",
+            "if (kVariant.custom_mask && !seen_by_some(key)) return -1;",
             "",
         ),
         "keys_of_the_last_query_hidden": (
@@ -85,8 +105,13 @@ MUTANTS = {
         ),
         "rows_behind_the_work_written": (
             "prefill/attention_sm80.cuh",
-            "if (row >= work_.row_end) continue;",
-            "if (row > work_.row_end) continue;",
+            "if (row < work_.row_end && 8 *",
+            "if (row <= work_.row_end && 8 *",
+        ),
+        "outputs_left_with_other_lanes": (
+            "prefill/attention_sm80.cuh",
+            "transpose_lanes(words);",
+            "",
         ),
         "sink_in_every_part": (
             "prefill/attention_sm80.cuh",
@@ -115,8 +140,8 @@ MUTANTS = {
         ),
         "swizzle_of_loads_alone": (
             "copy/tile.cuh",
-            "copy_async_16(tile + T::offset(row, chunk)",
-            "copy_async_16(tile + T::kRowBytes * row + 16 * chunk",
+            "tile + T::offset(static_cast<int>(first_row), static_cast<int>(first_chunk))",
+            "tile + T::kRowBytes * first_row + 16 * first_chunk",
         ),
         "columns_behind_the_head_not_cleared": (
             "copy/tile.cuh",

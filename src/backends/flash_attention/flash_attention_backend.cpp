@@ -171,6 +171,7 @@ device::AttentionParams FlashAttentionBackend::params_of(const RunArgs& args) co
   params.scale = spec_.resolved_scale();
   params.softcap = spec_.softcap;
   params.out_scale = 1;
+  params.out_in_chunks = row_alignment(args.out, 16) == 16;
   return params;
 }
 

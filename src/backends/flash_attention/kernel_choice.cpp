@@ -1,6 +1,7 @@
 #include "backends/flash_attention/kernel_choice.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "core/check.hpp"
@@ -15,8 +16,14 @@ constexpr int32_t kRegistersPerSm = 65536, kRegistersPerThread = 256;  // 255, i
 // Guide, "Shared Memory" of each compute capability).
 constexpr int64_t kSharedBytesKept = 1024;
 
+// What a score is more than q . k, times the scale with the maximum.
+enum ScoreTerms { kNoTerms, kScaledInAdvance, kSoftcapOrAlibi };
+
 struct Tile {
-  int rows, keys, step_keys, num_warps;
+  int rows, keys, step_keys, num_warps, stages = 2;
+  // With more, or for later devices, ptxas spills.
+  ScoreTerms most_terms = kSoftcapOrAlibi;
+  int32_t capability_below = std::numeric_limits<int32_t>::max();
 };
 
 // The first row that has both head dims counts, its tiles in order of preference; ptxas spills for
@@ -29,13 +36,17 @@ struct TilesOf {
   int max_head_dim;  // of both
   std::span<const Tile> tiles;
 };
-constexpr Tile kPrefill64[] = {{128, 96, 96, 4}, {128, 64, 64, 4}, {128, 32, 32, 4}};
+constexpr Tile kPrefill64[] = {
+    {128, 128, 128, 4, 2, kNoTerms, 100}, {128, 96, 96, 4}, {128, 64, 64, 4}, {128, 32, 32, 4}};
 constexpr Tile kPrefill96[] = {{128, 64, 64, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
-constexpr Tile kPrefill120[] = {{128, 32, 32, 4}, {64, 32, 32, 4}};  // 112 spills with more
-constexpr Tile kPrefill128[] = {{128, 48, 48, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
-constexpr Tile kPrefill256[] = {{128, 64, 64, 8}, {128, 32, 32, 8}, {64, 32, 32, 4}};
+constexpr Tile kPrefill128[] = {{128, 64, 64, 4, 2, kNoTerms, 100},
+                                {128, 48, 48, 4, 2, kScaledInAdvance, 120},
+                                {128, 32, 32, 4},
+                                {64, 32, 32, 4}};
+constexpr Tile kPrefill256[] = {
+    {128, 64, 64, 8}, {128, 64, 64, 8, 1}, {64, 48, 48, 4, 1}, {64, 32, 32, 4}};
 constexpr TilesOf kPrefillTiles[] = {
-    {64, kPrefill64}, {96, kPrefill96}, {120, kPrefill120}, {128, kPrefill128}, {256, kPrefill256}};
+    {64, kPrefill64}, {96, kPrefill96}, {128, kPrefill128}, {256, kPrefill256}};
 // One warp: a block waits for nobody, and an SM has many.
 constexpr Tile kDecode128[] = {{16, 32, 32, 1}, {16, 16, 16, 1}}, kDecode256[] = {{16, 16, 16, 1}};
 constexpr TilesOf kDecodeTiles[] = {{128, kDecode128}, {256, kDecode256}};
@@ -54,6 +65,7 @@ AttentionVariant variant_of(const AttentionSpec& spec, const Tile& tile) {
           .tile_rows = tile.rows,
           .tile_keys = tile.keys,
           .step_keys = tile.step_keys,
+          .stages = tile.stages,
           .num_warps = tile.num_warps,
           // Else the scale is applied with the maximum, which a scale <= 0 would turn around.
           .scores_in_advance = spec.resolved_scale() <= 0 || spec.softcap > 0 || spec.alibi,
@@ -61,6 +73,11 @@ AttentionVariant variant_of(const AttentionSpec& spec, const Tile& tile) {
           .alibi = spec.alibi,
           .custom_mask = spec.custom_mask,
           .sinks = spec.sinks};
+}
+
+ScoreTerms terms_of(const AttentionVariant& variant) {
+  if (variant.softcap || variant.alibi) return kSoftcapOrAlibi;
+  return variant.scores_in_advance ? kScaledInAdvance : kNoTerms;
 }
 
 int32_t blocks_per_sm(const AttentionVariant& variant, const DeviceInfo& device) {
@@ -82,6 +99,8 @@ KernelChoice choose(const AttentionSpec& spec, const DeviceInfo& device,
   int32_t most = 0;
   for (const Tile& tile : row->tiles) {
     const AttentionVariant variant = variant_of(spec, tile);
+    if (terms_of(variant) > tile.most_terms || device.compute_capability >= tile.capability_below)
+      continue;
     const int32_t blocks = blocks_per_sm(variant, device);
     const int32_t warps = std::min(blocks * tile.num_warps, enough);
     if (warps > most) best = {variant, blocks}, most = warps;

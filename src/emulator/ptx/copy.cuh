@@ -5,9 +5,9 @@
 
 namespace rapt::device {
 
-DEVICE void copy_async_16(u32 shared, const void* global, u32 bytes,
+DEVICE void copy_async_16(u32 shared, const void* global, bool reads,
                           Location at = Location::current()) {
-  emulator::copy_async_16(shared, global, bytes, at);
+  emulator::copy_async_16(shared, global, reads, at);
 }
 DEVICE void copy_async_commit(Location at = Location::current()) {
   emulator::copy_async_commit(at);

@@ -30,6 +30,10 @@ DEVICE u32 warp_index() {
   return thread_index() / kWarpLanes;
 }
 
+DEVICE u32 anew(u32 x) {
+  return x;
+}
+
 DEVICE void sync_block(Location at = Location::current()) {
   emulator::sync_block(at);
 }

@@ -11,16 +11,21 @@ struct AttentionVariant {
   int page_size;                 // tokens; 0: K and V without a cache
   int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of step_keys
   int step_keys;                 // whose scores are in registers at a time; a multiple of 16
+  // Blocks of keys in shared memory: 2, or 1 where a block is a step; V is then copied beside
+  // Q K^T, and the next K beside P V.
+  int stages;
   int num_warps;
   // Scores are more than scale * (q . k): scale <= 0, softcap, ALiBi.
   bool scores_in_advance;
   bool softcap, alibi, custom_mask, sinks;
 
   constexpr int num_threads() const { return 32 * num_warps; }
-  // Of AttentionShared: the queries, two blocks of keys and values, and where those lie.
+  // Of AttentionShared: the queries, blocks of keys and values, where two of those lie, which keys
+  // the rows see, and what the work is.
   constexpr int shared_bytes() const {
     return tile_rows * row_bytes(head_dim_qk) +
-           2 * tile_keys * (row_bytes(head_dim_qk) + row_bytes(head_dim_vo) + 16);
+           stages * tile_keys * (row_bytes(head_dim_qk) + row_bytes(head_dim_vo)) +
+           2 * tile_keys * 16 + tile_rows * 8 + 128;
   }
   // Of a row of 16-bit elements in shared memory: whole runs of 64.
   static constexpr int row_bytes(int head_dim) { return (head_dim + 63) / 64 * 128; }
@@ -67,7 +72,8 @@ struct AttentionParams {
   int window_left, window_right;                // -1: unlimited
   float scale;                                  // k_scale included
   float softcap;
-  float out_scale;  // v_scale, or 1
+  float out_scale;     // v_scale, or 1
+  bool out_in_chunks;  // every row of out lies at a multiple of 16 bytes, not only of 4
 };
 
 }  // namespace rapt::device

@@ -33,21 +33,51 @@ struct alignas(128) Tile {
   }
 };
 
-// Starts copying rows into a tile: row r comes from source(r), or is zeros where that is null.
-// Columns past kDim become zeros up to kUsedChunks.
-template <int kThreads, int kRows, int kDim, typename Source>
-DEVICE void copy_rows(u32 tile, const void* anywhere, const Source& source) {
+// Of a row that is not to be read. A multiple of 16, as addresses are.
+constexpr i64 kNoRow = -(i64{1} << 62);
+
+// Starts copying rows into a tile: row r lies offset_of(r) bytes from `base`, or is zeros where
+// that is negative. Columns past kDim become zeros up to kUsedChunks.
+template <int kThreads, int kRows, int kDim, typename OffsetOf>
+DEVICE void copy_rows(u32 tile, const u8* base, const OffsetOf& offset_of) {
   using T = Tile<kRows, kDim>;
-  constexpr int kPasses = ceil_div(kRows * T::kUsedChunks, kThreads);
+  constexpr int kCopies = kRows * T::kUsedChunks, kPasses = ceil_div(kCopies, kThreads);
+  constexpr int kAtOnce = 4;  // whose offsets are known before the first starts
+  // Threads stay at their chunk, from row to row, if their number allows it; then so does the place
+  // of a chunk in its row, but for a constant.
+  constexpr int kStep = kThreads % T::kUsedChunks == 0 ? kThreads / T::kUsedChunks : 0;
+  constexpr bool kStays = kStep > 0 && (kStep % 8 == 0 || 8 % kStep == 0);
+  const u32 thread = anew(thread_index());
+  const u32 first_row = thread / T::kUsedChunks, first_chunk = thread % T::kUsedChunks;
+  const u32 first_to = tile + T::offset(static_cast<int>(first_row), static_cast<int>(first_chunk));
 #pragma unroll
-  for (int pass = 0; pass < kPasses; pass++) {
-    const int i = pass * kThreads + static_cast<int>(thread_index());
-    if (kRows * T::kUsedChunks % kThreads != 0 && i >= kRows * T::kUsedChunks) break;
-    const int row = i / T::kUsedChunks, chunk = i % T::kUsedChunks;
-    const unsigned char* from = source(row);
-    const bool reads = from != nullptr && chunk < T::kChunks;
-    copy_async_16(tile + T::offset(row, chunk), reads ? from + 16 * chunk : anywhere,
-                  reads ? 16 : 0);
+  for (int pass = 0; pass < kPasses; pass += kAtOnce) {
+    i64 offsets[kAtOnce];
+    const auto row_of = [&](int i) -> u32 {
+      return kStays ? first_row + (pass + i) * kStep
+                    : ((pass + i) * kThreads + thread) / T::kUsedChunks;
+    };
+    const auto is_one = [&](int i) {
+      return pass + i < kPasses &&
+             (kCopies % kThreads == 0 || (pass + i) * kThreads + thread < kCopies);
+    };
+#pragma unroll
+    for (int i = 0; i < kAtOnce; i++)
+      if (is_one(i)) offsets[i] = offset_of(static_cast<int>(row_of(i)));
+#pragma unroll
+    for (int i = 0; i < kAtOnce; i++) {
+      if (!is_one(i)) continue;
+      u32 chunk = first_chunk, to;
+      if constexpr (kStays) {
+        const int further = (pass + i) * kStep;
+        to = (first_to ^ (further % 8 * 16)) + further * T::kRowBytes;
+      } else {
+        chunk = ((pass + i) * kThreads + thread) % T::kUsedChunks;
+        to = tile + T::offset(static_cast<int>(row_of(i)), static_cast<int>(chunk));
+      }
+      copy_async_16(to, base + offsets[i] + 16 * chunk,
+                    offsets[i] >= 0 && chunk < static_cast<u32>(T::kChunks));
+    }
   }
 }
 

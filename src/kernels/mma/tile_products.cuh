@@ -16,7 +16,8 @@ DEVICE float (&part(float (&tiles)[kTiles][4], int first))[kPart][4] {
 }
 
 // A tile's operands are read through one address a lane, which left_lane(), right_lane() or
-// right_transposed_lane() gives: of the first 16 rows from `row` on.
+// right_transposed_lane() gives: of the first 16 rows from `row` on. It is made anew for each use:
+// a few instructions for a register that sums need.
 
 // The left operand: rows [row + rows, + 16), elements [16 * step, + 16).
 template <typename T>
@@ -32,7 +33,7 @@ DEVICE void load_left(u32 (&a)[4], u32 lane, int rows, int step) {
 // The right operand: b[n] of rows [16 * step, + 16), columns [8 * (first + n), + 8); first is even.
 template <typename T>
 DEVICE u32 right_lane(u32 tile) {
-  const int lane = static_cast<int>(lane_index());
+  const int lane = static_cast<int>(anew(lane_index()));
   return tile + T::offset(lane % 16, lane / 16);
 }
 template <typename T, int kColumns>
@@ -50,7 +51,7 @@ DEVICE void load_right(u32 (&b)[kColumns][2], u32 lane, int step, int first) {
 // [16 * step, + 16).
 template <typename T>
 DEVICE u32 right_transposed_lane(u32 tile) {
-  const int lane = static_cast<int>(lane_index());
+  const int lane = static_cast<int>(anew(lane_index()));
   return tile + T::offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 template <typename T, int kColumns>

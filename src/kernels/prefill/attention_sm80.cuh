@@ -7,7 +7,8 @@
 //
 //   S [rows, step_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [step_keys, Dvo],
 //
-// while the next block's K and V are copied.
+// while the next block's K and V are copied, or, where there is room for one block alone, this
+// one's V and then the next one's K.
 //
 // Traffic of a block of keys: 2 * tile_keys * (Dqk + Dvo) bytes to shared memory, once for all
 // rows. Keys that no row of the tile sees are not read: they become zeros.
@@ -20,7 +21,7 @@
 
 namespace rapt::device {
 
-// Where the keys of a block lie, in bytes from AttentionParams::k and v; negative: not to be read.
+// Where the keys of a block lie, in bytes from AttentionParams::k and v, or kNoRow.
 template <int kKeys>
 struct KeyRows {
   i64 k[kKeys], v[kKeys];
@@ -30,9 +31,14 @@ template <AttentionVariant kVariant>
 struct AttentionShared {
   Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
   // Of the current block of keys and the next, in turn.
-  Tile<kVariant.tile_keys, kVariant.head_dim_qk> k[2];
-  Tile<kVariant.tile_keys, kVariant.head_dim_vo> v[2];
+  Tile<kVariant.tile_keys, kVariant.head_dim_qk> k[kVariant.stages];
+  Tile<kVariant.tile_keys, kVariant.head_dim_vo> v[kVariant.stages];
   KeyRows<kVariant.tile_keys> rows[2];
+  // What the block does. Read anew where it is used: registers are for sums.
+  AttentionWork work;
+  AttentionRequest request;
+  // Keys that rows of the work see by position: some row, every row, each.
+  KeyRange seen, seen_by_all, seen_by[kVariant.tile_rows];
 };
 
 template <AttentionVariant kVariant, typename Element>
@@ -45,51 +51,76 @@ class AttentionBlock {
   static constexpr int kKeyTiles = kStepKeys / 8;
   static constexpr int kStepsQk = ceil_div(kDimQk, 16), kOutTiles = 2 * ceil_div(kDimVo, 16);
   static constexpr int kPart = 2;  // result tiles whose right operand is in registers at a time
-  static constexpr bool kInAdvance = kVariant.scores_in_advance;
+  static constexpr bool kInAdvance = kVariant.scores_in_advance, kTwo = kVariant.stages == 2;
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;
   static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % kStepKeys == 0 &&
-                kStepKeys % 16 == 0 && kKeys <= kThreads);
+                kStepKeys % 16 == 0 && kKeys <= kThreads && (kTwo || kStepKeys == kKeys));
 
  public:
   METHOD AttentionBlock(const AttentionParams& params)
-      : params_(params),
-        work_(params.works[block_index_y()]),
-        request_(params.requests[work_.request]) {
+      : params_(params), work_(shared().work), request_(shared().request) {
+    if (thread_index() == 0) {
+      shared().work = params.works[block_index_y()];
+      shared().request = params.requests[work_.request];
+      const KeyRange top = visible(work_.row_begin), bottom = visible(work_.row_end - 1);
+      shared().seen = {top.begin, bottom.end};
+      shared().seen_by_all = {bottom.begin, top.end};
+    }
+    sync_block();
     q_ = shared_address(&shared().q), k_ = shared_address(&shared().k[0]),
     v_ = shared_address(&shared().v[0]);
-    q_lane_ = left_lane<TileQ>(q_, warp_row()), k_lane_ = right_transposed_lane<TileK>(k_);
-    v_lane_ = right_lane<TileV>(v_);
+    q_lane_ = left_lane<TileQ>(q_, warp_row());
   }
 
   METHOD void run() {
-    const KeyRange top = visible(work_.row_begin), bottom = visible(work_.row_end - 1);
-    seen_ = {top.begin, bottom.end};
-    const KeyRange by_all = {bottom.begin, top.end};
+    for (int i = static_cast<int>(thread_index()); i < kRows; i += kThreads) {
+      const int row = work_.row_begin + i;
+      shared().seen_by[i] = row < work_.row_end ? visible(row) : KeyRange{0, 0};
+    }
+    const KeyRange keys = seen();
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++)
         out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
-    if (seen_.begin < seen_.end) {
-      int key = seen_.begin / kKeys * kKeys, stage = 0;
-      keep(find_row(key), 0);
-      keep(find_row(key + kKeys), 1);
-      sync_block();
+    if (keys.begin < keys.end) {
+      int key = keys.begin / kKeys * kKeys;
+      const int first_stage = key / kKeys % 2;
       copy_queries();
-      copy_block(0);
+      keep(find_page(key), key, first_stage);
+      keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);
+      sync_block();
+      copy_keys(first_stage);
+      if (kTwo) copy_values(first_stage);
       copy_async_commit();
-      for (; key < seen_.end; key += kKeys, stage ^= 1) {
+      for (; key < seen().end; key += kKeys) {
+        const int stage = key / kKeys % 2;
         copy_async_wait<0>();
         sync_block();  // the block is there, and no warp reads the one before
-        if (key + kKeys < seen_.end) copy_block(stage ^ 1);
+        const bool last = key + kKeys >= seen().end;
+        if (kTwo && !last) copy_keys(stage ^ 1);
+        if (!kTwo || !last) copy_values(kTwo ? stage ^ 1 : stage);
         copy_async_commit();
-        const KeyRow row = find_row(key + 2 * kKeys);
+        int page = -1;
 #pragma unroll 1  // two steps at once would not fit the registers
-        for (int first = 0; first < kKeys; first += kStepKeys)
-          take(stage, first, key + first, by_all);
-        keep(row, stage);
+        for (int first = 0; first < kKeys; first += kStepKeys) {
+          score(right_transposed_lane<TileK>(k_) + place(stage) * sizeof(TileK) +
+                first * TileK::kRowBytes);
+          weigh(key + first);
+          if (!kTwo) {
+            copy_async_wait<0>();
+            sync_block();  // the values are there, and no warp reads the keys
+            if (!last) copy_keys(stage ^ 1);
+            copy_async_commit();
+          }
+          // Beside the products that need the fewest registers.
+          if (first + kStepKeys == kKeys) page = find_page(key + 2 * kKeys);
+          add_values(right_lane<TileV>(v_) + place(stage) * sizeof(TileV) +
+                     first * TileV::kRowBytes);
+        }
+        keep(page, key + 2 * kKeys, stage);
       }
     }
     finish();
@@ -99,12 +130,22 @@ class AttentionBlock {
   static METHOD AttentionShared<kVariant>& shared() {
     return *shared_base<AttentionShared<kVariant>>();
   }
+  static METHOD KeyRange read(const KeyRange& range) {
+    return {static_cast<int>(load_shared_4(shared_address(&range.begin))),
+            static_cast<int>(load_shared_4(shared_address(&range.end)))};
+  }
+  static METHOD KeyRange seen() {
+    return read(shared().seen);
+  }
   METHOD int warp_row() const {
     return static_cast<int>(warp_index()) * kWarpRows;
   }
-  // Row of the work that half `half` of row tile m is, in this lane.
+  // Row of the tile, and of the work, that half `half` of row tile m is, in this lane.
+  METHOD int tile_row(int m, int half) const {
+    return warp_row() + 16 * m + 8 * half + static_cast<int>(lane_index()) / 4;
+  }
   METHOD int row_of(int m, int half) const {
-    return work_.row_begin + warp_row() + 16 * m + 8 * half + static_cast<int>(lane_index()) / 4;
+    return work_.row_begin + tile_row(m, half);
   }
   static METHOD int kv_head() {
     return static_cast<int>(block_index_x());
@@ -117,10 +158,10 @@ class AttentionBlock {
   }
 
   METHOD void copy_queries() {
-    copy_rows<kThreads, kRows, kDimQk>(q_, params_.q, [&](int i) -> const u8* {
+    copy_rows<kThreads, kRows, kDimQk>(q_, params_.q, [&](int i) -> i64 {
       const int row = work_.row_begin + i;
-      if (row >= work_.row_end) return nullptr;
-      return params_.q + (request_.query_start + row / kGroup) * params_.q_token_stride +
+      if (row >= work_.row_end) return kNoRow;
+      return (request_.query_start + row / kGroup) * params_.q_token_stride +
              query_head(row) * params_.q_head_stride;
     });
   }
@@ -134,48 +175,43 @@ class AttentionBlock {
     }
     return false;
   }
-  struct KeyRow {
-    i64 k, v;
-  };
-  // Of the key that this thread looks after.
-  METHOD KeyRow find_row(int key) const {
+  // The page of the key that this thread looks after in the block that begins with `key`; negative:
+  // the key is not to be read. A page is a register to keep while a step is computed, what follows
+  // from it is four.
+  METHOD int find_page(int key) const {
     key += static_cast<int>(thread_index());
-    if (static_cast<int>(thread_index()) >= kKeys || key < seen_.begin || key >= seen_.end)
-      return {-1, -1};
-    if (kVariant.custom_mask && !seen_by_some(key)) return {-1, -1};
-    i64 page = 0, slot = static_cast<i64>(request_.kv_start) + key;
-    if constexpr (kVariant.page_size > 0) {
-      page = load_global_i32(params_.page_ids + request_.first_page + key / kVariant.page_size);
-      slot = key % kVariant.page_size;
-    }
-    return {page * params_.k_page_stride + slot * params_.k_token_stride +
-                kv_head() * params_.k_head_stride,
-            page * params_.v_page_stride + slot * params_.v_token_stride +
-                kv_head() * params_.v_head_stride};
+    const KeyRange keys = seen();
+    if (static_cast<int>(thread_index()) >= kKeys || key < keys.begin || key >= keys.end) return -1;
+    if (kVariant.custom_mask && !seen_by_some(key)) return -1;
+    if constexpr (kVariant.page_size > 0)
+      return load_global_i32(params_.page_ids + request_.first_page + key / kVariant.page_size);
+    return 0;
   }
-  METHOD void keep(KeyRow row, int stage) {
+  METHOD void keep(int page, int key, int stage) {
     if (thread_index() >= kKeys) return;
-    shared().rows[stage].k[thread_index()] = row.k;
-    shared().rows[stage].v[thread_index()] = row.v;
+    key += static_cast<int>(thread_index());
+    i64 slot = static_cast<i64>(request_.kv_start) + key;
+    if constexpr (kVariant.page_size > 0) slot = key % kVariant.page_size;
+    const auto offset = [&](i64 page_stride, i64 token_stride, i64 head_stride) -> i64 {
+      if (page < 0) return kNoRow;
+      return page * page_stride + slot * token_stride + kv_head() * head_stride;
+    };
+    shared().rows[stage].k[thread_index()] =
+        offset(params_.k_page_stride, params_.k_token_stride, params_.k_head_stride);
+    shared().rows[stage].v[thread_index()] =
+        offset(params_.v_page_stride, params_.v_token_stride, params_.v_head_stride);
   }
-  METHOD void copy_block(int stage) {
-    copy_rows<kThreads, kKeys, kDimQk>(k_ + stage * sizeof(TileK), params_.k, [&](int i) {
-      const i64 offset = shared().rows[stage].k[i];
-      return offset < 0 ? nullptr : params_.k + offset;
-    });
-    copy_rows<kThreads, kKeys, kDimVo>(v_ + stage * sizeof(TileV), params_.v, [&](int i) {
-      const i64 offset = shared().rows[stage].v[i];
-      return offset < 0 ? nullptr : params_.v + offset;
-    });
+  // Where a stage's block lies in shared memory.
+  static METHOD u32 place(int stage) {
+    return kTwo ? static_cast<u32>(stage) : 0;
   }
-
-  // Keys [first, first + kStepKeys) of a block, the first of which is `key`.
-  METHOD void take(int stage, int first, int key, KeyRange by_all) {
-    score(k_lane_ + stage * sizeof(TileK) + first * TileK::kRowBytes);
-    if (kInAdvance) adjust(key);
-    if (kVariant.custom_mask || key < by_all.begin || key + kStepKeys > by_all.end) mask(key);
-    weigh();
-    add_values(v_lane_ + stage * sizeof(TileV) + first * TileV::kRowBytes);
+  METHOD void copy_keys(int stage) {
+    copy_rows<kThreads, kKeys, kDimQk>(k_ + place(stage) * sizeof(TileK), params_.k,
+                                       [&](int i) { return shared().rows[stage].k[i]; });
+  }
+  METHOD void copy_values(int stage) {
+    copy_rows<kThreads, kKeys, kDimVo>(v_ + place(stage) * sizeof(TileV), params_.v,
+                                       [&](int i) { return shared().rows[stage].v[i]; });
   }
 
   METHOD void score(u32 k) {
@@ -232,21 +268,25 @@ class AttentionBlock {
   }
   METHOD void mask(int key) {
     for_each_score(key, [&](int m, int half, int first_key) {
-      const int row = row_of(m, half);
-      const KeyRange seen = row < work_.row_end ? visible(row) : KeyRange{0, 0};
+      const KeyRange seen = read(shared().seen_by[tile_row(m, half)]);
 #pragma unroll
       for (int n = 0; n < kKeyTiles; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           const int at = first_key + 8 * n + i;
           bool sees = at >= seen.begin && at < seen.end;
-          if (kVariant.custom_mask) sees = sees && mask_bit(params_, request_, row / kGroup, at);
+          if (kVariant.custom_mask)
+            sees = sees && mask_bit(params_, request_, row_of(m, half) / kGroup, at);
           if (!sees) scores_[m][n][2 * half + i] = -infinity();
         }
     });
   }
 
-  METHOD void weigh() {
+  // Scores of the keys from `key` on to weights.
+  METHOD void weigh(int key) {
+    if (kInAdvance) adjust(key);
+    const KeyRange by_all = read(shared().seen_by_all);
+    if (kVariant.custom_mask || key < by_all.begin || key + kStepKeys > by_all.end) mask(key);
     const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++) {
@@ -282,6 +322,15 @@ class AttentionBlock {
     }
   }
 
+  METHOD void store_chunk(u8* to, const u32 (&words)[4]) {
+    if (params_.out_in_chunks) {
+      store_global_16(to, {words[0], words[1], words[2], words[3]});
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; i++) store_global_4(to + 4 * i, words[i]);
+    }
+  }
+
   METHOD void finish() {
     const int lane = static_cast<int>(lane_index());
 #pragma unroll
@@ -305,8 +354,8 @@ class AttentionBlock {
         }
         const float lse = sum == 0 ? -infinity() : (top + log2_fast(sum)) * kLn2;
         const float norm = sum == 0 ? 0 : weight / sum * params_.out_scale;
-        if (row >= work_.row_end) continue;
         if (partial) {
+          if (row >= work_.row_end) continue;
           const i64 index =
               (work_.partial + row - work_.row_begin) * grid_size_x() + block_index_x();
           float* out = params_.partial_out + index * kDimVo;
@@ -319,16 +368,23 @@ class AttentionBlock {
           if (lane % 4 == 0) store_global_f32(params_.partial_lse + index, lse);
           continue;
         }
+        // All lanes take part in the exchange of outputs, also of rows that are not there.
         const i64 token = request_.query_start + row / kGroup;
         u8* out = params_.out + token * params_.out_token_stride +
                   query_head(row) * params_.out_head_stride;
 #pragma unroll
-        for (int n = 0; n < kOutTiles; n++)
-          if (8 * n < kDimVo)
-            store_global_4(
-                out + 16 * n + lane % 4 * 4,
-                Element::pack(out_[m][n][2 * half] * norm, out_[m][n][2 * half + 1] * norm));
-        if (params_.lse && lane % 4 == 0)
+        for (int n = 0; n < kOutTiles; n += kRowLanes) {
+          // Four lanes have a tile's 16 bytes of the row; afterwards each has those of a tile.
+          u32 words[kRowLanes] = {};
+#pragma unroll
+          for (int i = 0; i < kRowLanes && n + i < kOutTiles; i++)
+            words[i] =
+                Element::pack(out_[m][n + i][2 * half] * norm, out_[m][n + i][2 * half + 1] * norm);
+          transpose_lanes(words);
+          if (row < work_.row_end && 8 * (n + lane % 4) < kDimVo)
+            store_chunk(out + 16 * (n + lane % 4), words);
+        }
+        if (params_.lse && lane % 4 == 0 && row < work_.row_end)
           store_global_f32(params_.lse + query_head(row) * params_.lse_head_stride +
                                token * params_.lse_token_stride,
                            lse);
@@ -336,10 +392,9 @@ class AttentionBlock {
   }
 
   const AttentionParams& params_;
-  const AttentionWork& work_;  // in memory: registers are for sums
+  const AttentionWork& work_;
   const AttentionRequest& request_;
-  u32 q_, k_, v_, q_lane_, k_lane_, v_lane_;
-  KeyRange seen_;  // keys that some row of the work sees by position
+  u32 q_, k_, v_, q_lane_;
 
   float scores_[kRowTiles][kKeyTiles][4];
   float out_[kRowTiles][kOutTiles][4];

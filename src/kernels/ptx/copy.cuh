@@ -5,14 +5,16 @@
 
 namespace rapt::device {
 
-// PTX ISA, cp.async.cg: global to shared memory past L1. `bytes` of the 16 are read, 0 to 16, the
-// rest becomes zero; global memory is not touched if bytes is 0, but the address must be a valid
-// one's form. The bytes may be read after copy_async_wait() by this thread, by others after a
-// barrier that follows it.
-DEVICE void copy_async_16(u32 shared, const void* global, u32 bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared),
-               "l"(__cvta_generic_to_global(global)), "r"(bytes)
-               : "memory");
+// PTX ISA, cp.async.cg: 16 bytes from global to shared memory past L1, or 16 zeros if `reads` is
+// false (ignore-src); global memory is not touched then, and the address need only be a multiple of
+// 16. They may be read after copy_async_wait() by this thread, by others after a barrier that
+// follows it.
+DEVICE void copy_async_16(u32 shared, const void* global, bool reads) {
+  asm volatile(
+      "{\n.reg .pred ignores;\nsetp.eq.u32 ignores, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, ignores;\n}" ::"r"(shared),
+      "l"(__cvta_generic_to_global(global)), "r"(static_cast<u32>(reads))
+      : "memory");
 }
 // PTX ISA, cp.async.commit_group: the copies since the last one become a group.
 DEVICE void copy_async_commit() {

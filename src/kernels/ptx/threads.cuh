@@ -30,6 +30,13 @@ DEVICE u32 warp_index() {
   return threadIdx.x / kWarpLanes;
 }
 
+// `x`, of which the compiler knows nothing more: what follows from it is computed here, and not
+// kept in registers from where it was computed before.
+DEVICE u32 anew(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // PTX ISA, bar.sync: all threads of the block; orders their accesses to shared and global memory.
 DEVICE void sync_block() {
   __syncthreads();

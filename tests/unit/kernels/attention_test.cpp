@@ -98,6 +98,7 @@ class Attention {
     params.scale = scale();
     params.softcap = step_.softcap;
     params.out_scale = 1;
+    params.out_in_chunks = !step_.fp16;  // the other way of storing is right too
     run_attention(memory_, options, index_, step_.fp16, kKvHeads,
                   static_cast<uint32_t>(works_.size()), params);
     if (merge_rows_.empty()) return;
