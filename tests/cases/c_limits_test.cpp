@@ -238,7 +238,9 @@ TEST(Limits, the_largest_slopes_at_distance_0) {
       on_every_backend(problem, [&](const Outcome& outcome, const Backend&) {
         for (size_t i = 0; i < outcome.out.size(); i++)
           ASSERT_EQ(outcome.out[i], 40 - query_len + static_cast<float>(i / 16));
-        for (const float x : outcome.lse) ASSERT_NEAR(x, 2 / std::sqrt(8.0), 1e-5);
+        // The AMX kernel's 2^x is right to 9e-5.
+        const double most = dtype == DType::kBFloat16 ? 1e-4 : 1e-5;
+        for (const float x : outcome.lse) ASSERT_NEAR(x, 2 / std::sqrt(8.0), most);
       });
     }
 }
