@@ -196,13 +196,13 @@ MUTANTS = {
         "negative_slots_written": ("cache/write_kv.cuh", "if (slot < 0) return;", ""),
         "offset_of_the_next_slot": (
             "cache/write_kv.cuh",
-            "slot % params.page_size;",
+            "slot - page * params.page_size;",
             "(slot + 1) % params.page_size;",
         ),
         "last_chunk_not_written": (
             "cache/write_kv.cuh",
-            "params.num_heads * chunks;",
-            "params.num_heads * chunks - 1;",
+            "num_heads * chunks};",
+            "num_heads * chunks - 1};",
         ),
         "page_ids_past_the_length_looked_at": (
             "cache/check_indices.cuh",
@@ -276,8 +276,8 @@ MUTANTS = {
         ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",
-            "if (its == 0) continue;",
-            "",
+            "its[j] != 0 && d < params.head_dim",
+            "d < params.head_dim",
         ),
         "infinite_state_weighed": (
             "merge/merge_states.cuh",
@@ -286,13 +286,13 @@ MUTANTS = {
         ),
         "second_half_of_the_states_weighed_as_the_first": (
             "merge/merge_states.cuh",
-            "s < kLanes ? weight[0] : weight[1]",
-            "weight[0]",
+            "float_bits(weight[i] * norm)",
+            "float_bits(weight[0] * norm)",
         ),
         "zeros_lose_their_sign": (
             "merge/merge_states.cuh",
-            "begun ? fmaf(its, x[i], merged[i]) : its * x[i]",
-            "fmaf(its, x[i], merged[i])",
+            "begun ? fmaf(its[j], x[j][e], merged[e]) : its[j] * x[j][e]",
+            "fmaf(its[j], x[j][e], merged[e])",
         ),
         "lse_of_the_result_in_log2": (
             "merge/merge_states.cuh",
@@ -301,8 +301,18 @@ MUTANTS = {
         ),
         "rows_behind_the_last_state_merged": (
             "merge/merge_states.cuh",
-            "if (index >= params.num_rows) return;",
-            "",
+            "index < params.num_rows;",
+            "index <= params.num_rows;",
+        ),
+        "second_elements_of_chunks_forgotten": (
+            "merge/merge_states.cuh",
+            "x[2 * i + 1] = Element::high(pairs[i]);",
+            "x[2 * i + 1] = Element::low(pairs[i]);",
+        ),
+        "weights_of_the_other_row": (
+            "merge/merge_states.cuh",
+            "first_lane + s % kLanes + j",
+            "s % kLanes + j",
         ),
         "second_element_of_a_pair_forgotten": (
             "merge/merge_states.cuh",
@@ -316,8 +326,8 @@ MUTANTS = {
         ),
         "heads_where_the_source_has_them": (
             "cache/write_kv.cuh",
-            "to + head * cache_head_stride",
-            "to + head * (cache_head_stride > 0 ? head_stride : 0)",
+            "to + i / row_chunks * cache_head_stride",
+            "to + i / row_chunks * head_stride",
         ),
     },
 }

@@ -14,9 +14,9 @@ using device::MergeStatesParams;
 MergeStatesParams params_of(const MergeArgs& args) {
   MergeStatesParams params{};
   const auto num_states = static_cast<int>(args.outs.size());
-  bool pairs = args.out.shape[2] % 2 == 0;
+  int64_t alignment = 16;
   const auto look_at = [&](const TensorView& tensor) {
-    pairs = pairs && row_alignment(tensor, sizeof(float)) == sizeof(float);
+    alignment = row_alignment(tensor, alignment);
   };
   for (int s = 0; s < num_states; s++) {
     const TensorView &out = args.outs[s], &lse = args.lses[s];
@@ -32,7 +32,10 @@ MergeStatesParams params_of(const MergeArgs& args) {
   params.num_states = num_states;
   params.num_heads = static_cast<int>(args.out.shape[1]);
   params.head_dim = static_cast<int>(args.out.shape[2]);
-  params.pairs = pairs;
+  const auto are = [&](int elems, int64_t bytes) {
+    return params.head_dim % elems == 0 && alignment >= bytes;
+  };
+  params.elems = are(device::kMergeElems, 16) ? device::kMergeElems : are(2, 4) ? 2 : 1;
   params.num_rows = args.out.shape[0] * args.out.shape[1];
   params.out = static_cast<unsigned char*>(args.out.data);
   params.out_token_stride = byte_stride(args.out, 0);
@@ -79,8 +82,9 @@ void CudaGpu::merge(const MergeArgs& args) {
   const cuda::CurrentContext current(context_);
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(context_, stream);
+  const int rows_of_block = device::kMergeWarps * device::merge_rows_of_warp(params.elems);
   cuda::launch(kernel,
-               {.grid = {static_cast<uint32_t>(ceil_div(params.num_rows, device::kMergeWarps))},
+               {.grid = {static_cast<uint32_t>(ceil_div(params.num_rows, rows_of_block))},
                 .block = {32 * device::kMergeWarps}},
                stream, params);
 }

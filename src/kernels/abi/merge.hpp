@@ -3,7 +3,7 @@
 
 namespace rapt::device {
 
-constexpr int kMergeWarps = 4;  // of a block, a row each
+constexpr int kMergeWarps = 4;  // of a block
 
 // A row whose keys were cut into parts: part s is partial row `partial + s * part_stride`.
 struct MergeRow {
@@ -28,6 +28,13 @@ struct MergeParams {
 // The most states of one merge(): parameters of a kernel take 4 KB.
 constexpr int kMaxMergeStates = 64;
 
+// Elements of a row that a lane takes at once, where rows lie for it.
+constexpr int kMergeElems = 8;
+// Rows that a warp merges at once: heads of 128 elements keep half of its lanes busy.
+constexpr int merge_rows_of_warp(int elems) {
+  return elems == kMergeElems ? 2 : 1;
+}
+
 // One state of merge(), tensors of its own. Strides as in MergeStatesParams.
 struct MergeState {
   const unsigned char* out;
@@ -40,10 +47,12 @@ struct MergeStatesParams {
   MergeState states[kMaxMergeStates];
   int num_states;
   int num_heads, head_dim;
-  bool pairs;          // every row of 16-bit elements lies at a multiple of 4, and head_dim is even
-  long long num_rows;  // tokens times heads
-  unsigned char* out;  // may be a state's
-  float* lse;          // null: not wanted; may be a state's
+  // What head_dim is a multiple of: kMergeElems, and every row lies at a multiple of 16 bytes; 2,
+  // and at one of 4; or 1.
+  int elems;
+  long long num_rows;                           // tokens times heads
+  unsigned char* out;                           // may be a state's
+  float* lse;                                   // null: not wanted; may be a state's
   long long out_token_stride, out_head_stride;  // bytes
   long long lse_head_stride, lse_token_stride;  // elements
 };

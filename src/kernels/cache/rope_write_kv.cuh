@@ -112,8 +112,9 @@ DEVICE void rope_write_token(const RopeWriteKvParams& params) {
   rotate_heads<kChunkBytes, kInterleaved, Element>(
       params, cos_sin, write.k + token * write.k_token_stride, write.k_head_stride, rows.k,
       write.cache_k_head_stride, write.num_heads);
-  copy_heads<kChunkBytes>(write, write.v + token * write.v_token_stride, write.v_head_stride,
-                          rows.v, write.cache_v_head_stride, write.v_bytes);
+  const HeadRows<kChunkBytes> values = values_of<kChunkBytes>(write, token, rows);
+  for (int i = static_cast<int>(thread_index()); i < values.num_chunks; i += kWriteKvThreads)
+    values.store(i, values.load(i));
 }
 
 template <class Element>

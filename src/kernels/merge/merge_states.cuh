@@ -1,12 +1,13 @@
-// Partial states that are tensors of their own to one: out = sum of e^(lse_s - lse) out_s, a warp
-// for each row. States that saw no key (lse -inf, or +inf) count for nothing, whatever their output
-// holds; where one alone counts, not a bit of it changes.
+// Partial states that are tensors of their own to one: out = sum of e^(lse_s - lse) out_s, all or
+// half of a warp's lanes for each row. States that saw no key (lse -inf, or +inf) count for
+// nothing, whatever their output holds; where one alone counts, not a bit of it changes.
 //
-// Traffic: each state is read once and the result written, head_dim elements a row. A warp reads
+// Traffic: each state is read once and the result written, head_dim elements a row. A lane reads
 // all that it needs of an element before it writes it, so that the result may be one of the states.
 #pragma once
 
 #include "abi/merge.hpp"
+#include "copy/divide.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/math.cuh"
 #include "ptx/threads.cuh"
@@ -16,46 +17,80 @@ namespace rapt::device {
 
 struct F32 {};
 
-// Elements d and, of a pair, d + 1 of a row.
-template <bool kPair>
-DEVICE void load_row(F32, float (&x)[2], const u8* row, int d) {
-  x[0] = load_coherent_f32(row + 4 * d);
-  if (kPair) x[1] = load_coherent_f32(row + 4 * d + 4);
+// kElems elements of a row from d on: 1, 2 at a multiple of 4 bytes, or kMergeElems at one of 16.
+template <int kElems>
+DEVICE void load_row(F32, float (&x)[kElems], const u8* row, int d) {
+  if constexpr (kElems == kMergeElems) {
+#pragma unroll
+    for (int i = 0; i < kElems; i += 4) {
+      const Quad q = load_coherent_16(row + 4 * (d + i));
+      x[i] = bits_float(q.x), x[i + 1] = bits_float(q.y);
+      x[i + 2] = bits_float(q.z), x[i + 3] = bits_float(q.w);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElems; i++) x[i] = load_coherent_f32(row + 4 * (d + i));
+  }
 }
-template <bool kPair, class Element>
-DEVICE void load_row(Element, float (&x)[2], const u8* row, int d) {
-  const u32 pair =
-      kPair ? float_bits(load_coherent_f32(row + 2 * d)) : load_coherent_2(row + 2 * d);
-  x[0] = Element::low(pair);
-  x[1] = Element::high(pair);
+template <int kElems, class Element>
+DEVICE void load_row(Element, float (&x)[kElems], const u8* row, int d) {
+  if constexpr (kElems == kMergeElems) {
+    const Quad q = load_coherent_16(row + 2 * d);
+    const u32 pairs[] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      x[2 * i] = Element::low(pairs[i]), x[2 * i + 1] = Element::high(pairs[i]);
+  } else if constexpr (kElems == 2) {
+    const u32 pair = float_bits(load_coherent_f32(row + 2 * d));
+    x[0] = Element::low(pair), x[1] = Element::high(pair);
+  } else {
+    x[0] = Element::low(load_coherent_2(row + 2 * d));
+  }
 }
-template <bool kPair>
-DEVICE void store_row(F32, u8* row, int d, const float (&x)[2]) {
-  store_global_f32(row + 4 * d, x[0]);
-  if (kPair) store_global_f32(row + 4 * d + 4, x[1]);
+template <int kElems>
+DEVICE void store_row(F32, u8* row, int d, const float (&x)[kElems]) {
+  if constexpr (kElems == kMergeElems) {
+#pragma unroll
+    for (int i = 0; i < kElems; i += 4)
+      store_global_16(row + 4 * (d + i), {float_bits(x[i]), float_bits(x[i + 1]),
+                                          float_bits(x[i + 2]), float_bits(x[i + 3])});
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElems; i++) store_global_f32(row + 4 * (d + i), x[i]);
+  }
 }
-template <bool kPair, class Element>
-DEVICE void store_row(Element, u8* row, int d, const float (&x)[2]) {
-  const u32 pair = Element::pack(x[0], x[1]);
-  if (kPair)
-    store_global_4(row + 2 * d, pair);
+template <int kElems, class Element>
+DEVICE void store_row(Element, u8* row, int d, const float (&x)[kElems]) {
+  if constexpr (kElems == kMergeElems)
+    store_global_16(row + 2 * d, {Element::pack(x[0], x[1]), Element::pack(x[2], x[3]),
+                                  Element::pack(x[4], x[5]), Element::pack(x[6], x[7])});
+  else if constexpr (kElems == 2)
+    store_global_4(row + 2 * d, Element::pack(x[0], x[1]));
   else
-    store_global_2(row + 2 * d, static_cast<u16>(pair));
+    store_global_2(row + 2 * d, static_cast<u16>(Element::pack(x[0], 0)));
 }
 
-template <class From, class To, bool kPair>
-DEVICE void merge_row(const MergeStatesParams& params, i64 index) {
-  const int lane = static_cast<int>(lane_index());
-  const i64 token = index / params.num_heads, head = index % params.num_heads;
-  constexpr int kLanes = kWarpLanes, kPerLane = 2;
-  static_assert(kPerLane * kLanes == kMaxMergeStates);
+// Rows are those of a block in turn; lanes whose row is not there take part in exchanges alone.
+template <class From, class To, int kElems>
+DEVICE void merge_row(const MergeStatesParams& params) {
+  constexpr int kLanes = static_cast<int>(kWarpLanes) / merge_rows_of_warp(kElems);
+  constexpr int kPerLane = kMaxMergeStates / kLanes;
+  constexpr int kAtOnce = 4;  // states whose loads are under way together
+  static_assert(kPerLane * kLanes == kMaxMergeStates && kMaxMergeStates % kAtOnce == 0);
+  const int lane = static_cast<int>(lane_index()) % kLanes;
+  const int first_lane = static_cast<int>(lane_index()) - lane;
+  const i64 index = (static_cast<i64>(block_index_x()) * kMergeWarps + warp_index()) *
+                        merge_rows_of_warp(kElems) +
+                    first_lane / kLanes;
+  const bool is_there = index < params.num_rows;
+  const i64 token = divide(index, params.num_heads), head = index - token * params.num_heads;
 
-  // Of states lane and lane + 32; -inf where there is none.
+  // Of states lane, lane + kLanes, ...; -inf where there is none.
   float lse[kPerLane], weight[kPerLane], top = -infinity(), sum = 0;
 #pragma unroll
   for (int i = 0; i < kPerLane; i++) {
     lse[i] = -infinity();
-    if (lane + i * kLanes >= params.num_states) continue;
+    if (!is_there || lane + i * kLanes >= params.num_states) continue;
     const MergeState& state = params.states[lane + i * kLanes];
     lse[i] = load_coherent_f32(state.lse + head * state.lse_head_stride +
                                token * state.lse_token_stride);
@@ -71,45 +106,52 @@ DEVICE void merge_row(const MergeStatesParams& params, i64 index) {
   }
   sum = lanes_sum<kLanes>(sum);
   const float norm = sum == 0 ? 0 : 1 / sum;
-
   u8* out = params.out + token * params.out_token_stride + head * params.out_head_stride;
-  constexpr int kStep = kPair ? 2 : 1;
-  // All lanes take part in every shuffle.
-  for (int first = 0; first < params.head_dim; first += kStep * kLanes) {
-    const int d = first + kStep * lane;
-    float merged[2] = {0, 0};
+  for (int first = 0; first < params.head_dim; first += kElems * kLanes) {
+    const int d = first + kElems * lane;
+    float merged[kElems] = {};
     bool begun = false;
-    for (int s = 0; s < params.num_states; s++) {
-      const float mine = s < kLanes ? weight[0] : weight[1];
-      const float its = bits_float(shuffle(float_bits(mine * norm), s % kLanes));
-      if (its == 0) continue;
-      const MergeState& state = params.states[s];
-      float x[2] = {0, 0};
-      if (d < params.head_dim)
-        load_row<kPair>(From{}, x,
-                        state.out + token * state.out_token_stride + head * state.out_head_stride,
-                        d);
 #pragma unroll
-      for (int i = 0; i < 2; i++)
-        merged[i] = begun ? fmaf(its, x[i], merged[i]) : its * x[i];  // 0 + -0 is not -0
-      begun = true;
+    for (int i = 0; i < kPerLane; i++) {
+      const int end = min(params.num_states, (i + 1) * kLanes);
+      // All lanes take part in every exchange; the weight of a state that is not there is 0.
+      for (int s = i * kLanes; s < end; s += kAtOnce) {
+        float its[kAtOnce], x[kAtOnce][kElems] = {};
+#pragma unroll
+        for (int j = 0; j < kAtOnce; j++) {
+          its[j] = bits_float(shuffle(float_bits(weight[i] * norm), first_lane + s % kLanes + j));
+          const MergeState& state = params.states[s + j];
+          if (its[j] != 0 && d < params.head_dim)
+            load_row<kElems>(
+                From{}, x[j],
+                state.out + token * state.out_token_stride + head * state.out_head_stride, d);
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; j++) {
+          if (its[j] == 0) continue;
+#pragma unroll
+          for (int e = 0; e < kElems; e++)  // 0 + -0 is not -0
+            merged[e] = begun ? fmaf(its[j], x[j][e], merged[e]) : its[j] * x[j][e];
+          begun = true;
+        }
+      }
     }
-    if (d < params.head_dim) store_row<kPair>(To{}, out, d, merged);
+    if (is_there && d < params.head_dim) store_row<kElems>(To{}, out, d, merged);
   }
   sync_warp();  // all have read the states' lse, of which it may be one
-  if (params.lse && lane == 0)
+  if (params.lse && is_there && lane == 0)
     store_global_f32(params.lse + head * params.lse_head_stride + token * params.lse_token_stride,
                      sum == 0 ? -infinity() : top + log2_fast(sum) * kLn2);
 }
 
 template <class From, class To>
 DEVICE void merge_states(const MergeStatesParams& params) {
-  const i64 index = static_cast<i64>(block_index_x()) * kMergeWarps + warp_index();
-  if (index >= params.num_rows) return;
-  if (params.pairs)
-    merge_row<From, To, true>(params, index);
+  if (params.elems == kMergeElems)
+    merge_row<From, To, kMergeElems>(params);
+  else if (params.elems == 2)
+    merge_row<From, To, 2>(params);
   else
-    merge_row<From, To, false>(params, index);
+    merge_row<From, To, 1>(params);
 }
 
 }  // namespace rapt::device

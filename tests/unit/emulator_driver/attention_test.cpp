@@ -27,7 +27,7 @@ class EmulatedAttention : public EmulatedDevice {
         "prefill/attention_sm80.cuh",
         "attention",
         "constexpr AttentionVariant kVariant = {key::head_dim, key::head_dim, key::group, 16, 64, "
-        "32, 32, 4, false, false, false, false, false};\n"
+        "32, 32, 2, 4, false, false, false, false, false};\n"
         "extern \"C\" GLOBAL void LAUNCH_BOUNDS(128)\n"
         "attention(const GRID_CONSTANT AttentionParams params) {\n"
         "  AttentionBlock<kVariant, key::element>(params).run();\n}",
@@ -37,8 +37,8 @@ class EmulatedAttention : public EmulatedDevice {
 
   void expect_right();
 
-  // q, two stages of k and v, and their rows: AttentionShared.
-  static constexpr int kSharedBytes = 2 * kDim * (64 + 4 * 32) + 2 * 2 * 8 * 32;
+  // q, two stages of k and v, their rows, what 64 rows see, and the work: AttentionShared.
+  static constexpr int kSharedBytes = 2 * kDim * (64 + 4 * 32) + 2 * 2 * 8 * 32 + 8 * 64 + 128;
 };
 
 std::vector<uint16_t> normal(size_t count, std::mt19937& random) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -55,7 +56,8 @@ class Merged {
     std::normal_distribution<float> normal;
     params_.num_states = states.num_states, params_.num_heads = kHeads;
     params_.head_dim = states.head_dim, params_.num_rows = kRows;
-    params_.pairs = states.head_dim % 2 == 0 && states.padding % 2 == 0;
+    const int divides = std::gcd(states.head_dim, states.padding);
+    params_.elems = divides % device::kMergeElems == 0 ? device::kMergeElems : divides % 2 ? 1 : 2;
     for (int s = 0; s < states.num_states; s++) {
       outs_.push_back(memory_.allocate<unsigned char>(kRows * row, "outs"));
       lses_.push_back(memory_.allocate<float>(kRows, "lses"));
