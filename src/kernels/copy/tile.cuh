@@ -13,6 +13,16 @@ constexpr int round_up(int a, int b) {
   return ceil_div(a, b) * b;
 }
 
+// A struct of whole 16 bytes, at a multiple of 16.
+template <class T>
+DEVICE void copy_to_shared(T& to, const T* from) {
+  static_assert(sizeof(T) % 16 == 0);
+#pragma unroll
+  for (u32 at = 0; at < sizeof(T); at += 16)
+    store_shared_16(shared_address(&to) + at,
+                    load_global_16(reinterpret_cast<const u8*>(from) + at));
+}
+
 // [kRows, kDim] in chunks of 16 bytes. A chunk's place depends on its row, so that the same chunk
 // of eight rows, which ldmatrix reads at once, lies in different banks.
 template <int kRows, int kDim>

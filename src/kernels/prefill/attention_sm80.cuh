@@ -62,8 +62,8 @@ class AttentionBlock {
   METHOD AttentionBlock(const AttentionParams& params)
       : params_(params), work_(shared().work), request_(shared().request) {
     if (thread_index() == 0) {
-      shared().work = params.works[block_index_y()];
-      shared().request = params.requests[work_.request];
+      copy_to_shared(shared().work, params.works + block_index_y());
+      copy_to_shared(shared().request, params.requests + work_.request);
       const KeyRange top = visible(work_.row_begin), bottom = visible(work_.row_end - 1);
       shared().seen = {top.begin, bottom.end};
       shared().seen_by_all = {bottom.begin, top.end};
