@@ -5,29 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "backends/cuda/cuda_gpu.hpp"
 #include "backends/flash_attention/kernel_choice.hpp"
 
 namespace rapt::flash_attention {
 namespace {
 
-const jit::Nvrtc* nvrtc() {
-  static const std::optional<jit::Nvrtc> compiler = []() -> std::optional<jit::Nvrtc> {
-    try {
-      return jit::Nvrtc();
-    } catch (const Error& error) {
-      EXPECT_FALSE(HAS_TOOLKIT) << error.what();
-      return {};
-    }
-  }();
-  return compiler ? &*compiler : nullptr;
-}
-
+#if HAS_TOOLKIT
 void expect_sound(const KernelText& text) {
   SCOPED_TRACE(text.key.text());
-  const jit::CompiledKernel kernel = nvrtc()->compile(jit::translation_unit(text.key, text.source));
+  static const jit::Nvrtc nvrtc;
+  const jit::CompiledKernel kernel = nvrtc.compile(jit::translation_unit(text.key, text.source));
   EXPECT_THAT(jit::problems(kernel.resources), testing::IsEmpty());
   EXPECT_FALSE(kernel.image.empty());
 }
@@ -37,12 +25,7 @@ struct Case {
   const char* device;
 };
 
-class KernelTexts : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
-  }
-};
+class KernelTexts : public testing::TestWithParam<Case> {};
 // A few, for time's sake: the core pack has more of them and refuses those that spill.
 INSTANTIATE_TEST_SUITE_P(HeadDims, KernelTexts,
                          testing::Values(Case{8, 8, "sm120"}, Case{64, 64, "sm90"},
@@ -69,7 +52,6 @@ TEST_P(KernelTexts, compile_without_spills) {
 }
 
 TEST(KernelTextsBesideAttention, compile_without_spills) {
-  if (!nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   for (const int32_t architecture : {80, 90}) {
     expect_sound(write_kv_text({architecture}));
     expect_sound(check_page_ids_text({architecture}));
@@ -83,6 +65,8 @@ TEST(KernelTextsBesideAttention, compile_without_spills) {
     }
   }
 }
+
+#endif
 
 TEST(KernelTextsOfSpec, are_all_that_a_spec_may_need) {
   AttentionSpec spec;
