@@ -17,9 +17,9 @@ class CublasLt {
   // rapt::Error(kMissingLibrary) where the library is not there.
   explicit CublasLt(rapt::Context& context);
 
-  // out [num_rows, rows] (+)= x [num_rows, cols] · transposed weight [rows, cols], all fp32 without
-  // gaps, on the default stream. The first product of a shape asks the library for its way, which
-  // takes longer than all later ones.
+  // out [num_rows, rows] (+)= x [num_rows, cols] by transposed weight [rows, cols], all fp32
+  // without gaps, on the default stream. The first product of a shape asks the library for its way,
+  // which takes longer than all later ones.
   void multiply(const float* weight, int64_t rows, int64_t cols, const float* x, int64_t num_rows,
                 float* out, bool accumulate);
 
