@@ -194,14 +194,16 @@ RC_GTEST_PROP(PageAllocator, keeps_every_request_its_own_prefix, ()) {
   RC_ASSERT(machine.allocator.num_used_pages() == 0);
 }
 
-// In a pool that never evicts, begin() finds exactly the longest prefix of whole pages that any
-// request ever wrote, less the page with the last token.
+// In a pool that never evicts, having a page for every token, begin() finds exactly the longest
+// prefix of whole pages that any request ever wrote, less the page with the last token.
 RC_GTEST_PROP(PageAllocator, finds_the_longest_prefix_ever_written, ()) {
   const auto page_size = *rc::gen::inRange<int32_t>(1, 4);
-  PageAllocator allocator(4000, page_size);
-  std::set<Tokens> full_prefixes;
   const auto requests = *rc::gen::container<std::vector<Tokens>>(
       rc::gen::container<Tokens>(rc::gen::inRange<int32_t>(0, 2)));
+  int64_t num_tokens = 1;
+  for (const Tokens& tokens : requests) num_tokens += std::ssize(tokens);
+  PageAllocator allocator(num_tokens, page_size);
+  std::set<Tokens> full_prefixes;
   for (const Tokens& tokens : requests) {
     int64_t expected = 0;
     while (expected + page_size < std::ssize(tokens) &&
