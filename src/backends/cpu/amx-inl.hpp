@@ -275,18 +275,13 @@ inline void amx_prefill(const Problem& problem, const Request& request, const Wo
   if (problem.dtype != DType::kBFloat16 || !tiles_permitted())
     return kAvx512Bf16Kernels.prefill(problem, request, work, partials, base);
   const AmxScratch scratch(problem, base);
-  begin_tiles();
+  begin_tiles({});
   for (int head = work.kv_head_begin; head < work.kv_head_end; head++)
     for (int row = work.row_begin; row < work.row_end; row += scratch.max_rows)
       AmxPass{{problem, request, work, partials, scratch, head, row,
                smaller(scratch.max_rows, work.row_end - row), score_rule(problem, head)}}
           .run();
   end_tiles();
-}
-
-inline void amx_decode(const Problem& problem, const Request& request, const Work& work,
-                       const Partials& partials, std::byte* scratch) {
-  kAvx512Bf16Kernels.decode(problem, request, work, partials, scratch);
 }
 
 inline size_t amx_scratch_bytes(const Problem& problem) {

@@ -7,11 +7,14 @@
 namespace rapt::cpu {
 namespace {
 
-struct Bf16Rows {
+// Lacing: the order in which two rows' elements are paired, and outputs are kept.
+template <typename Lacing>
+struct LacedBf16Rows {
   using Element = BFloat;
   using Query = BFloat;
   using Probability = BFloat;
   using Operand = Pairs;
+  static constexpr int kQueryBytes = sizeof(BFloat);  // of an element that is kept
   static constexpr int kStep = 2 * kWidth;
   // Two accumulators a step.
   template <int kRows>
@@ -53,8 +56,8 @@ struct Bf16Rows {
       unroll<kRows>([&](auto r) { p[r] = broadcast_pair(weights + r * kTileKeys<kRows>); });
       unroll<kSteps>([&](auto i) {
         const LacedPairs value = kSteps > 1 || d + kStep <= dim
-                                     ? lace(low + i * kStep, high + i * kStep)
-                                     : lace(low + i * kStep, high + i * kStep, dim - d);
+                                     ? lace<Lacing>(low + i * kStep, high + i * kStep)
+                                     : lace<Lacing>(low + i * kStep, high + i * kStep, dim - d);
         unroll<kRows>([&](auto r) { sums[r][2 * i] = dot(sums[r][2 * i], p[r], value.first); });
         ask.template share<2 * i, 2 * kSteps>();
         unroll<kRows>(
@@ -74,9 +77,11 @@ struct Bf16Rows {
   }
 
   static void load_output(const float* out, int64_t vec_stride, Vec* vecs) {
-    unlace(load(out), load(out + vec_stride), vecs);
+    Lacing::unlace(load(out), load(out + vec_stride), vecs);
   }
 };
+
+using Bf16Rows = LacedBf16Rows<QuickLacing>;
 
 template <>
 struct RowsOf<BFloat> {

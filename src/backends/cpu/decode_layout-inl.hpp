@@ -39,10 +39,10 @@ struct DecodeLayout {
 inline size_t decode_scratch_bytes(const Problem& problem) {
   const DecodeLayout layout(problem, kMaxDecodeRows, 1, sizeof(float));
   const auto element = static_cast<int64_t>(size_of(problem.dtype));
-  const int64_t pieces =
-      kBlockKeys * problem.num_kv_heads *
-          (pieces_of(problem.head_dim_qk * element) + pieces_of(problem.head_dim_vo * element)) +
-      PieceList::kPadding;
+  const int64_t pieces = kBlockKeys * problem.num_kv_heads *
+                             (PieceList::pieces_of(problem.head_dim_qk * element) +
+                              PieceList::pieces_of(problem.head_dim_vo * element)) +
+                         PieceList::kPadding;
   return static_cast<size_t>(layout.head(problem.num_kv_heads) + pieces * int64_t{sizeof(void*)});
 }
 

@@ -12,7 +12,8 @@ struct FloatRows {
   using Query = float;        // how a query row is kept
   using Probability = float;  // how a probability is kept
   using Operand = Vec;
-  static constexpr int kStep = kWidth;  // rows are padded to a multiple of this
+  static constexpr int kQueryBytes = sizeof(float);  // of an element that is kept
+  static constexpr int kStep = kWidth;               // rows are padded to a multiple of this
   // Accumulators that fit the registers beside their operands, of each of kRows rows.
   template <int kRows>
   static constexpr int kMostSteps = smaller((kWidth == 16 ? 16 : 8) / kRows, 8);

@@ -28,9 +28,10 @@ struct TokenBlock {
 // A block is read in one of two orders. Where a token's heads lie side by side, the keys of all
 // heads, a few tokens at a time, then the values, kValueTokens tokens at a time; elsewhere head by
 // head, its keys, then its values. Either way it is asked for in the order of memory.
+template <typename Pieces>
 class KeyBlocks {
  public:
-  // Rows see keys of `keys` alone. `storage` is the PieceList's.
+  // Rows see keys of `keys` alone. `storage` is that of Pieces.
   KeyBlocks(const Problem& problem, const Request& request, const Work& work, Range keys,
             int64_t element_bytes, std::byte* storage)
       : problem_(problem),
@@ -71,21 +72,32 @@ class KeyBlocks {
   int64_t k_offset(int head) const { return (first_head_ + head) * problem_.k_head_stride; }
   int64_t v_offset(int head) const { return (first_head_ + head) * problem_.v_head_stride; }
 
-  LookAhead& ahead() { return ahead_; }
+  typename Pieces::Ahead& ahead() { return ahead_; }
   // The keys, or the values, of a head are read now; head 0 stands for all of them where tokens
   // come first.
-  void seek_keys(int head) { ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_)); }
-  void seek_values(int head) { ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_) + k_pieces_); }
+  void seek_keys(int head) {
+    ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_), run_bytes(k_rows_));
+  }
+  void seek_values(int head) {
+    ahead_ = pieces_.from(head * (k_pieces_ + v_pieces_) + k_pieces_, run_bytes(v_rows_));
+  }
 
  private:
   // What is read of a token in one go.
   struct RowSpan {
     int64_t bytes, token_stride;
     bool dense() const { return bytes == token_stride; }
+    int64_t run_bytes(int tokens) const { return dense() ? tokens * bytes : bytes; }
     int64_t pieces(int tokens) const {
-      return dense() ? pieces_of(tokens * bytes) : tokens * pieces_of(bytes);
+      return dense() ? Pieces::pieces_of(tokens * bytes) : tokens * Pieces::pieces_of(bytes);
     }
   };
+
+  // Of the block's first run: others are as long, or longer.
+  int64_t run_bytes(const RowSpan& rows) const {
+    const TokenBlock::Run& run = block().runs[0];
+    return rows.run_bytes(run.end - run.begin);
+  }
 
   TokenBlock& next() { return blocks_[current_ ^ 1]; }
   void list(const TokenBlock& block) {
@@ -145,8 +157,8 @@ class KeyBlocks {
   bool tokens_first_;
   RowSpan k_rows_, v_rows_;
   int64_t k_pieces_, v_pieces_;  // of the current block; of one head unless tokens come first
-  PieceList pieces_;
-  LookAhead ahead_;
+  Pieces pieces_;
+  typename Pieces::Ahead ahead_;
 
   TokenBlock blocks_[2];
   int current_ = 1;

@@ -18,9 +18,6 @@ namespace rapt::cpu {
 namespace {
 
 constexpr int kPieceBytes = 256;
-inline constexpr int64_t pieces_of(int64_t bytes) {
-  return (bytes + kPieceBytes - 1) / kPieceBytes;
-}
 
 // How many pieces ahead a line is asked for, each of kTimes times.
 template <int kTimes>
@@ -94,6 +91,10 @@ class LookAhead {
 // The pieces of kPieceBytes of a block of keys in the order of memory, then the first of the next.
 class PieceList {
  public:
+  using Ahead = LookAhead;
+  static constexpr int64_t pieces_of(int64_t bytes) {
+    return (bytes + kPieceBytes - 1) / kPieceBytes;
+  }
   static constexpr int kGrain = 8;  // pieces are written so many at a time
   // Room for the pieces that aren't the block's own.
   static constexpr int kPadding = LookAhead::kFarthest + kGrain;
@@ -120,7 +121,8 @@ class PieceList {
     for (; end_ < limit_; end_++) *end_ = end_[-1];
   }
 
-  LookAhead from(int64_t piece) const { return {first_ + piece, last_}; }
+  // Pieces are counted alike, whatever a run's bytes are.
+  LookAhead from(int64_t piece, int64_t /*run_bytes*/) const { return {first_ + piece, last_}; }
 
  private:
   const std::byte **first_, **last_;           // of the block

@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/tile_stand_in.hpp"
 
 #include "backends/cpu/amx-inl.hpp"
-#include "backends/cpu/decode_layout-inl.hpp"
+#include "backends/cpu/amx_decode-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 
 namespace rapt::cpu {

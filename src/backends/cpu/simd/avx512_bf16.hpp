@@ -87,27 +87,87 @@ inline Mask lanes_with_bit(const uint32_t* bits, int bit) {
 inline bool any(Mask mask) {
   return mask != 0;
 }
-// Elements [0, 2 * kWidth) of two rows, element by element as pairs, in the order that unlace()
-// undoes; zeros from num_elements on.
+// Elements [0, 2 * kWidth) of two rows, element by element as pairs.
 struct LacedPairs {
   Pairs first, second;
 };
-inline LacedPairs lace(__m512i low, __m512i high) {
-  return {as_pairs(_mm512_unpacklo_epi16(low, high)), as_pairs(_mm512_unpackhi_epi16(low, high))};
-}
+// In the order that takes the fewest instructions.
+struct QuickLacing {
+  static LacedPairs lace(__m512i low, __m512i high) {
+    return {as_pairs(_mm512_unpacklo_epi16(low, high)), as_pairs(_mm512_unpackhi_epi16(low, high))};
+  }
+  static void unlace(Vec first, Vec second, Vec* in_order) {
+    in_order[0] = _mm512_permutex2var_ps(
+        first, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), second);
+    in_order[1] = _mm512_permutex2var_ps(
+        first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
+        second);
+  }
+};
+// Even elements, then odd ones.
+struct EvenOddLacing {
+  static constexpr __mmask32 kOdd = 0xaaaaaaaa;
+  static LacedPairs lace(__m512i low, __m512i high) {
+    return {as_pairs(_mm512_mask_blend_epi16(kOdd, low, _mm512_slli_epi32(high, 16))),
+            as_pairs(_mm512_mask_blend_epi16(kOdd, _mm512_srli_epi32(low, 16), high))};
+  }
+  static void unlace(Vec even, Vec odd, Vec* in_order) {
+    in_order[0] = _mm512_permutex2var_ps(
+        even, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), odd);
+    in_order[1] = _mm512_permutex2var_ps(
+        even, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), odd);
+  }
+};
+template <typename Lacing>
 inline LacedPairs lace(const BFloat* low, const BFloat* high) {
-  return lace(_mm512_loadu_si512(low), _mm512_loadu_si512(high));
+  return Lacing::lace(_mm512_loadu_si512(low), _mm512_loadu_si512(high));
 }
+// Zeros from num_elements on.
+template <typename Lacing>
 inline LacedPairs lace(const BFloat* low, const BFloat* high, int num_elements) {
   const __mmask32 mask = (uint32_t{1} << num_elements) - 1;  // num_elements < 32
-  return lace(_mm512_maskz_loadu_epi16(mask, low), _mm512_maskz_loadu_epi16(mask, high));
+  return Lacing::lace(_mm512_maskz_loadu_epi16(mask, low), _mm512_maskz_loadu_epi16(mask, high));
 }
-inline void unlace(Vec first, Vec second, Vec* in_order) {
-  in_order[0] = _mm512_permutex2var_ps(
-      first, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), second);
-  in_order[1] = _mm512_permutex2var_ps(
-      first, _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31),
-      second);
+// Lane r * (kWidth / kRows) + k of the result: lane k * kRows + r.
+template <int kRows>
+inline Vec rows_first(Vec x) {
+  if constexpr (kRows == 2)
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), x);
+  if constexpr (kRows == 4)
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
+  return x;
+}
+// Of kRows rows of 16 elements, in parts: element k of row r is from[(k / kPart) * 16 + r * kPart +
+// k % kPart], kPart = 16 / kRows. to[r][k]: the pair (element, 0); to[kRows + r][k]: (0, element).
+template <int kRows>
+inline void spread_rows(const BFloat* from, BFloat* to) {
+  __m512i rows[kRows];
+  unroll<kRows>([&](auto i) {
+    rows[i] = _mm512_cvtepu16_epi32(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * kWidth)));
+  });
+  if constexpr (kRows == 2) {
+    const __m512i low = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
+    rows[1] = _mm512_shuffle_i32x4(rows[0], rows[1], 0xee);
+    rows[0] = low;
+  }
+  if constexpr (kRows == 4) {
+    __m512i halves[4];
+    unroll<2>([&](auto i) {
+      halves[i] = _mm512_shuffle_i32x4(rows[2 * i], rows[2 * i + 1], 0x44);
+      halves[i + 2] = _mm512_shuffle_i32x4(rows[2 * i], rows[2 * i + 1], 0xee);
+    });
+    unroll<2>([&](auto i) {
+      rows[2 * i] = _mm512_shuffle_i32x4(halves[2 * i], halves[2 * i + 1], 0x88);
+      rows[2 * i + 1] = _mm512_shuffle_i32x4(halves[2 * i], halves[2 * i + 1], 0xdd);
+    });
+  }
+  unroll<kRows>([&](auto r) {
+    _mm512_storeu_si512(to + r * 32, rows[r]);
+    _mm512_storeu_si512(to + (kRows + r) * 32, _mm512_slli_epi32(rows[r], 16));
+  });
 }
 // to[d][i] = rows[i][d] of 32 rows and 8 elements.
 inline void transpose_32x8(const BFloat* const* rows, int from, BFloat* to) {

@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kTileRows = 16, kTileBytes = 64;  // of a tile: 16 floats, or 16 pairs of bf16, a row
 
+struct TileShape {
+  int rows = kTileRows, row_bytes = kTileBytes;
+};
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
@@ -25,10 +28,13 @@ inline bool tiles_permitted() {
   return permitted;
 }
 
-// Between these two the thread may use tiles 0 to 7, all of full size.
-inline void begin_tiles() {
+// Between these two the thread may use tiles 0 to 7, of these shapes.
+inline void begin_tiles(const TileShape (&shapes)[8]) {
   TileConfig config;
-  for (int i = 0; i < 8; i++) config.row_bytes[i] = kTileBytes, config.rows[i] = kTileRows;
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = static_cast<uint16_t>(shapes[i].row_bytes);
+    config.rows[i] = static_cast<uint8_t>(shapes[i].rows);
+  }
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
 inline void end_tiles() {

@@ -11,12 +11,16 @@ namespace {
 
 constexpr int kTileRows = 16, kTileBytes = 64;
 
+struct TileShape {
+  int rows = kTileRows, row_bytes = kTileBytes;
+};
 union TileRow {
   float floats[16];
   uint32_t pairs[16];
 };
 struct Tile {
   TileRow rows[kTileRows];
+  TileShape shape;
 };
 thread_local Tile tiles[8];
 
@@ -28,8 +32,9 @@ inline void poison_tiles() {
     for (TileRow& row : tile.rows)
       for (uint32_t& pair : row.pairs) pair = 0x7fc07fc0;
 }
-inline void begin_tiles() {
+inline void begin_tiles(const TileShape (&shapes)[8]) {
   poison_tiles();
+  for (int i = 0; i < 8; i++) tiles[i].shape = shapes[i];
 }
 inline void end_tiles() {
   poison_tiles();
@@ -37,13 +42,14 @@ inline void end_tiles() {
 
 template <int kTile>
 inline void tile_zero() {
-  tiles[kTile] = {};
+  __builtin_memset(tiles[kTile].rows, 0, sizeof tiles[kTile].rows);
 }
 template <int kTile>
 inline void tile_load(const void* from, int64_t stride) {
-  for (int m = 0; m < kTileRows; m++)
-    __builtin_memcpy(&tiles[kTile].rows[m], static_cast<const char*>(from) + m * stride,
-                     kTileBytes);
+  Tile& tile = tiles[kTile];
+  for (int m = 0; m < tile.shape.rows; m++)
+    __builtin_memcpy(&tile.rows[m], static_cast<const char*>(from) + m * stride,
+                     static_cast<size_t>(tile.shape.row_bytes));
 }
 template <int kTile>
 inline void tile_load_past_l1(const void* from, int64_t stride) {
@@ -51,8 +57,10 @@ inline void tile_load_past_l1(const void* from, int64_t stride) {
 }
 template <int kTile>
 inline void tile_store(void* to, int64_t stride) {
-  for (int m = 0; m < kTileRows; m++)
-    __builtin_memcpy(static_cast<char*>(to) + m * stride, &tiles[kTile].rows[m], kTileBytes);
+  const Tile& tile = tiles[kTile];
+  for (int m = 0; m < tile.shape.rows; m++)
+    __builtin_memcpy(static_cast<char*>(to) + m * stride, &tile.rows[m],
+                     static_cast<size_t>(tile.shape.row_bytes));
 }
 
 inline float first_of_pair(uint32_t bits) {
@@ -64,10 +72,10 @@ inline float second_of_pair(uint32_t bits) {
 
 template <int kC, int kA, int kB>
 inline void tile_dot_bf16() {
-  for (int m = 0; m < kTileRows; m++)
-    for (int k = 0; k < 16; k++) {
+  for (int m = 0; m < tiles[kA].shape.rows; m++)
+    for (int k = 0; k < tiles[kB].shape.rows; k++) {
       const uint32_t a = tiles[kA].rows[m].pairs[k];
-      for (int n = 0; n < 16; n++) {
+      for (int n = 0; n < tiles[kB].shape.row_bytes / 4; n++) {
         const uint32_t b = tiles[kB].rows[k].pairs[n];
         float& c = tiles[kC].rows[m].floats[n];
         c = __builtin_fmaf(first_of_pair(a), first_of_pair(b), c);
