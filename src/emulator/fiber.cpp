@@ -65,11 +65,11 @@ void Fiber::switch_to(Fiber& other) {
 
 Stacks::Stacks(int count, size_t bytes)
     : count_(count),
-      bytes_((bytes + Mapping::kPageBytes - 1) / Mapping::kPageBytes * Mapping::kPageBytes),
+      bytes_((bytes + 2 * Mapping::kPageBytes - 1) / Mapping::kPageBytes * Mapping::kPageBytes),
       stride_(bytes_ + Mapping::kPageBytes),
       all_(stride_ * count) {
   // The page above stack i is the one below stack i + 1.
-  for (int i = 0; i < count; ++i) mprotect(top(i), Mapping::kPageBytes, PROT_NONE);
+  for (int i = 0; i < count; ++i) mprotect(end(i), Mapping::kPageBytes, PROT_NONE);
 }
 
 std::unique_ptr<Stacks> StackPool::take(int count, size_t bytes) {

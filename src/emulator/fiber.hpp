@@ -16,7 +16,8 @@ namespace rapt::emulator {
 
 class Fiber {
  public:
-  // Will run entry(), which never returns, on the stack [bottom, top). Both are ends of pages.
+  // Will run entry(), which never returns, on the stack [bottom, top). `bottom` is the end of a
+  // page, `top` a multiple of 16.
   void start(char* bottom, char* top, void (*entry)());
   // Suspends this fibre, which is the running one, and resumes the other.
   void switch_to(Fiber& other);
@@ -35,11 +36,16 @@ class Stacks {
   Stacks(int count, size_t bytes);
 
   int count() const { return count_; }
-  size_t bytes() const { return bytes_; }  // of each, whole pages
+  size_t bytes() const { return bytes_ - Mapping::kPageBytes; }  // of each, whole pages
   char* bottom(int i) const { return all_.begin() + i * stride_; }
-  char* top(int i) const { return bottom(i) + bytes_; }
+  // Not at the end of a page for all: they would meet in a few sets of the cache.
+  char* top(int i) const { return end(i) - i * kTopStride % Mapping::kPageBytes; }
 
  private:
+  static constexpr size_t kTopStride = 9 * 64;
+
+  char* end(int i) const { return bottom(i) + bytes_; }
+
   int count_;
   size_t bytes_, stride_;
   Mapping all_;

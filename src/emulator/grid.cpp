@@ -99,15 +99,19 @@ void Grid::admit_blocks() {
   }
 }
 
+Thread* Grid::take_lane(Warp& warp) {
+  if (!lanes_to_run) return nullptr;
+  const int lane = __builtin_ctz(lanes_to_run);
+  lanes_to_run &= lanes_to_run - 1;
+  return &warp.lanes[lane];
+}
+
 void Grid::run_warp(Warp& warp) {
-  preempted = false;
-  for (uint32_t todo = warp.ready; todo && !preempted; todo &= todo - 1) {
-    Thread& t = warp.lanes[__builtin_ctz(todo)];
-    self = &t;
-    main.switch_to(t.fiber);
-    self = nullptr;
-    if (!failure.empty()) throw Failure(failure);
-  }
+  lanes_to_run = warp.ready;
+  self = take_lane(warp);
+  main.switch_to(self->fiber);
+  self = nullptr;
+  if (!failure.empty()) throw Failure(failure);
   if (++turn - end_turn > options.max_turns)
     throw Failure(concat("livelock: after ", turn - end_turn, " turns of warps no end is near"));
   if (!options.seed) warp.rank = ~turn;  // the others' turn

@@ -96,7 +96,10 @@ void wait_for(Thread::Wait wait, uint32_t object, uint32_t parity) {
   t.wait_object = object;
   t.wait_parity = parity;
   t.warp->ready &= ~(1u << t.lane);
-  t.fiber.switch_to(grid->main);
+  // Its turn goes to the warp's next lane without the scheduler, which would only pass it on.
+  Thread* const next = grid->take_lane(*t.warp);
+  self = next;
+  t.fiber.switch_to(next ? next->fiber : grid->main);
 }
 
 void wake(Thread& thread) {
@@ -106,12 +109,14 @@ void wake(Thread& thread) {
 
 Instruction::Instruction(const char* name, Location at) {
   Thread& t = *self;
-  t.now = {name, at};
+  // One by one: a whole one would be built on the stack, and copied before all of it is there.
+  t.now.instruction = name;
+  t.now.at = at;
+  t.now.ordinary = false;
   t.in_emulator = true;
   if (!grid->preemption || !grid->random.one_in(grid->preemption)) return;
   t.warp->rank = grid->random.next();
-  grid->preempted = true;
-  t.fiber.switch_to(grid->main);
+  t.fiber.switch_to(grid->main);  // which ends the warp's turn
 }
 
 }  // namespace rapt::emulator

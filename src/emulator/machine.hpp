@@ -185,6 +185,8 @@ struct Grid {
   // Whether something asynchronous should happen now rather than later, and the rank of what the
   // scheduler does.
   bool happens_early();
+  // The next lane of the running warp's turn; null: the turn is over.
+  Thread* take_lane(Warp& warp);
   uint64_t operation_rank();
 
   Memory& memory;
@@ -193,8 +195,8 @@ struct Grid {
   const std::function<void()>& kernel;
   Random random;
   enum class Asynchrony { kLate, kMixed, kEarly } asynchrony = Asynchrony::kLate;
-  uint32_t preemption = 0;  // one instruction in so many gives up the core; 0: none does
-  bool preempted = false;   // by the warp that just ran
+  uint32_t preemption = 0;    // one instruction in so many gives up the core; 0: none does
+  uint32_t lanes_to_run = 0;  // of the running warp, in this turn
   uint64_t turn = 0;
   uint64_t end_turn = 0;  // when a block last ended
 

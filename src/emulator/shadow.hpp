@@ -68,27 +68,26 @@ class SharedShadow {
       granule.written |= access.mask;
     else if (access.mask & ~granule.written)
       return {.unwritten = true};
-    size_t kept = 0;
-    bool merged = false;
+    Entry* same = nullptr;  // an earlier access of this kind, which this one stands for
     for (Entry& entry : granule.entries) {
-      if (entry.mask & access.mask && (access.write || entry.write)) {
-        if (!before(entry.access())) {
-          conflict_ = entry.access();
-          conflict_.origin = origins_[entry.origin];
-          return {.past = &conflict_};
-        }
-        // What comes later is compared with this write, which is after the entry.
-        if (access.write) entry.mask &= ~access.mask;
+      if (entry.mask & access.mask && (access.write || entry.write) && !before(entry.access())) {
+        conflict_ = entry.access();
+        conflict_.origin = origins_[entry.origin];
+        return {.past = &conflict_};
       }
-      const bool same_kind = entry.agent == access.agent && entry.write == access.write;
-      if (same_kind && !merged && entry.mask == access.mask) {
-        entry = access;
-        merged = true;
-      }
-      if (entry.mask) granule.entries[kept++] = entry;
+      if (entry.agent == access.agent && entry.write == access.write && entry.mask == access.mask)
+        same = &entry;
     }
-    granule.entries.resize(kept);
-    if (!merged) granule.entries.push_back(access);
+    // What comes later is compared with a write, which is after all these.
+    if (access.write && !granule.entries.empty()) {
+      for (Entry& entry : granule.entries) entry.mask &= ~access.mask;
+      std::erase_if(granule.entries, [](const Entry& entry) { return entry.mask == 0; });
+      same = nullptr;
+    }
+    if (same)
+      *same = access;
+    else
+      granule.entries.push_back(access);
     return {};
   }
 
