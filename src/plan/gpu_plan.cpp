@@ -18,6 +18,9 @@ constexpr double kBlockNs = 3000;
 constexpr double kMinPieceToOverhead = 1;
 // A tile stays whole up to so many equal shares: its pieces would be merged.
 constexpr double kWholeTile = 1.25;
+// So that at most 1 + 1 / kWholeTile = 1.8 pieces are cut for each slot. Since times are sampled,
+// it may come out as more, of which those beyond this are not cut.
+constexpr int64_t kMaxPiecesPerSlot = 2;
 // A second launch: it begins when the first has drained.
 constexpr double kLaunchNs = 5000;
 // The GPU that batch_invariant cuts for.
@@ -28,8 +31,6 @@ constexpr double kNominalGigahertz = 1.5;
 constexpr uint32_t kSampledTiles = 4;
 // Lengths that are told apart when blocks are ordered.
 constexpr int64_t kLengthClasses = 1024;
-// Kernels number rows and keys in 32 bits, and round up to the end of a tile.
-constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
 
 // A spec in the units of the cost model.
 class Costs {
@@ -86,11 +87,18 @@ class Planner {
     return ns * spec_.num_kv_heads;
   }
 
-  // Adds a request's works, cut so that none takes much longer than `share`.
-  void add_request(int32_t b, double share) {
+  bool takes(int32_t b) const {
+    return num_tiles(b) <= static_cast<uint32_t>(machine_.max_request_tiles);
+  }
+
+  // Adds a request's works, cut so that none takes much longer than `share`, into no more pieces
+  // than are left.
+  void add_request(int32_t b, double share, int64_t& pieces_left) {
     for (uint32_t i = 0, tiles = num_tiles(b); i < tiles; i++) {
       const device::AttentionWork whole = tile(b, i);
-      add_tile(whole, parts_of(whole, tile_ns(whole), share));
+      const int64_t parts = std::min(parts_of(whole, tile_ns(whole), share), pieces_left);
+      add_tile(whole, std::max<int64_t>(parts, 1));
+      if (parts > 1) pieces_left -= parts;
     }
   }
 
@@ -194,8 +202,9 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const Machine> tiles, 
   list.gpu_ns.clear();
   for (const Machine& tile : tiles) {
     const Planner planner(spec, tile, list);
-    for (size_t b = 0; b < num_requests; b++)
-      list.gpu_ns.push_back(planner.request_ns(static_cast<int32_t>(b)) / tile.num_slots);
+    for (int32_t b = 0; b < static_cast<int32_t>(num_requests); b++)
+      list.gpu_ns.push_back(planner.takes(b) ? planner.request_ns(b) / tile.num_slots
+                                             : std::numeric_limits<double>::infinity());
   }
   // All requests by one tile, and each by its best.
   PerTile alone{}, best{};
@@ -258,6 +267,11 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
           .tile_keys = tile_keys};
 }
 
+int64_t max_pieces(const Machine& tile, const AttentionSpec& spec) {
+  const int64_t slots = spec.batch_invariant ? kNominalSlots : tile.num_slots;
+  return ceil_div(kMaxPiecesPerSlot * slots, spec.num_kv_heads);
+}
+
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                int64_t page_table_width, WorkList& list) {
   list.works.clear();
@@ -271,10 +285,13 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
   for (size_t i = 0; i < tiles.size(); i++) {
     Planner planner(spec, tiles[i], list);
     const size_t first = list.works.size();
-    for (int32_t b = 0; b < static_cast<int32_t>(list.requests.size()); b++)
-      if (list.tile_of[b] == static_cast<int32_t>(i))
-        planner.add_request(
-            b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots : totals[i]);
+    int64_t pieces_left = max_pieces(tiles[i], spec);
+    for (int32_t b = 0; b < static_cast<int32_t>(list.requests.size()); b++) {
+      if (list.tile_of[b] != static_cast<int32_t>(i)) continue;
+      if (spec.batch_invariant) pieces_left = max_pieces(tiles[i], spec);
+      planner.add_request(
+          b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots : totals[i], pieces_left);
+    }
     order_works(list);
     list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
   }

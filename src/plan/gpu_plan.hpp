@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Machine {
   double read_bytes_per_ns = 20;
   double flops_per_ns = 1500;
   int32_t tile_rows = 128, tile_keys = 32;  // of the kernel
+  // A request of more goes to another of the tiles, of which one at least takes every request.
+  int32_t max_request_tiles = std::numeric_limits<int32_t>::max();
 };
 
 // Nominal rates; being off by a factor that is the same for all work changes nothing.
@@ -55,6 +58,12 @@ struct WorkList {
 };
 
 constexpr size_t kMaxTiles = 4;
+// Of a request: kernels number rows in 32 bits, and round up to the end of a tile.
+constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
+
+// The pieces that a tile's works have at most, whose keys are cut: of a request with
+// spec.batch_invariant, else of the batch.
+int64_t max_pieces(const Machine& tile, const AttentionSpec& spec);
 
 // Fills `list`, reusing its memory. `batch` is valid for `spec`; page_table_width is the entries of
 // a request's row of page ids (0: no cache). With spec.batch_invariant each request is cut as if it

@@ -72,6 +72,9 @@ Drawn draw() {
   for (int i = in(1, 2); i > 0; i--)
     drawn.tiles.push_back(
         {in(1, 300), 0.05, 2, *rc::gen::element(16, 64, 128), *rc::gen::element(32, 64)});
+  // All but the last may refuse requests of many tiles, or all.
+  if (*rc::gen::arbitrary<bool>() && drawn.tiles.size() > 1)
+    drawn.tiles[0].max_request_tiles = in(0, 3);
   return drawn;
 }
 
@@ -184,6 +187,33 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
       RC_ASSERT(work.partial < 0 || work.key_begin < work.key_end);
     }
   }));
+}
+
+TEST(GpuPlan, tiles_take_no_request_that_is_too_long_for_them) {
+  ASSERT_TRUE(rc::check("all lengths, tiles", [] {
+    const Drawn drawn = draw();
+    const WorkList list = plan(drawn);
+    size_t first = 0;
+    for (size_t i = 0; i < drawn.tiles.size(); i++) {
+      std::map<int, int64_t> rows;  // of each request, in works of this tile
+      for (const size_t end = first + static_cast<size_t>(list.num_works[i]); first < end; first++)
+        rows[list.works[first].request] =
+            std::max<int64_t>(rows[list.works[first].request], list.works[first].row_end);
+      for (const auto& [request, count] : rows)
+        RC_ASSERT((count - 1) / drawn.tiles[i].tile_rows < drawn.tiles[i].max_request_tiles);
+    }
+  }));
+}
+
+// Rows that see nothing, but for the last few: samples of tiles miss what those take.
+TEST(GpuPlan, times_that_were_sampled_badly_do_not_cut_without_end) {
+  Lengths lengths;
+  lengths.add(100'000, 4'000);
+  const Machine machine{132, 0.05, 1500, 16, 32};
+  WorkList list;
+  plan_work(lengths.batch(), spec_of(1, 1), {&machine, 1}, 0, list);
+  EXPECT_FALSE(list.merge_rows.empty());
+  EXPECT_LE(list.works.size(), 100'000u / 16 + 2 * 132);
 }
 
 TEST(GpuPlan, one_token_keeps_every_slot_busy) {
