@@ -8,6 +8,7 @@
 #include "rapt/device_buffer.hpp"
 #include "rapt/dtype.hpp"
 #include "rapt/error.hpp"
+#include "rapt/graph_envelope.hpp"
 #include "rapt/kv_cache.hpp"
 #include "rapt/pack.hpp"
 #include "rapt/page_allocator.hpp"
