@@ -176,6 +176,7 @@ MUTANTS = {
             "lse == infinity() ? -infinity() : lse * kLog2E",
             "lse * kLog2E",
         ),
+        "rows_without_parts_merged": ("merge/merge.cuh", "if (row.num_parts == 0) return;", ""),
         "sink_not_in_the_sum": ("merge/merge.cuh", " : exp2_fast(sink - reference))", " : 0)"),
         "sink_not_in_the_maximum": ("merge/merge.cuh", "top = fmaxf(top, sink);", ""),
         "parts_of_the_next_row": (

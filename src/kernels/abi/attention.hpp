@@ -41,7 +41,7 @@ struct AttentionRequest {
 };
 
 // What a thread block does for each KV head: rows of a request against some of its keys. Row r is
-// query token r / group of query head kv_head * group + r % group.
+// query token r / group of query head kv_head * group + r % group. All zeros: nothing.
 struct AttentionWork {
   int request;
   int row_begin, row_end;  // at most a tile

@@ -5,7 +5,8 @@ namespace rapt::device {
 
 constexpr int kMergeWarps = 4;  // of a block
 
-// A row whose keys were cut into parts: part s is partial row `partial + s * part_stride`.
+// A row whose keys were cut into parts: part s is partial row `partial + s * part_stride`. Without
+// parts it is none.
 struct MergeRow {
   long long partial, part_stride;
   int num_parts;

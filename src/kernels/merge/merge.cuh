@@ -18,6 +18,7 @@ DEVICE void merge_rows(const MergeParams& params) {
   const int index = static_cast<int>(block_index_x() * kMergeWarps + warp_index());
   if (index >= params.num_rows) return;
   const MergeRow& row = params.rows[index];
+  if (row.num_parts == 0) return;  // a graph has room for more rows than there are
   // In log2 units. +inf from a peer counts as no key.
   const auto lse_of = [&](int part) {
     const float lse = load_coherent_f32(params.partial_lse + row.partial + part * row.part_stride);

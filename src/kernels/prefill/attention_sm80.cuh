@@ -75,6 +75,7 @@ class AttentionBlock {
   }
 
   METHOD void run() {
+    if (work_.row_begin == work_.row_end) return;  // a graph has room for more works than there are
     for (int i = static_cast<int>(thread_index()); i < kRows; i += kThreads) {
       const int row = work_.row_begin + i;
       shared().seen_by[i] = row < work_.row_end ? visible(row) : KeyRange{0, 0};

@@ -31,6 +31,7 @@ struct Step {
   bool fp16 = false;
   float softcap = 3;
   int hidden_key = -1;  // that the mask hides from every query: it is NaN
+  int num_empty = 0;    // works, and rows to merge, behind those of the step
 };
 
 // A step's tensors in the emulator's memory: page tails, an unused page and what lies behind the
@@ -206,8 +207,8 @@ class Attention {
   }
   template <typename T>
   std::span<T> copy(const std::vector<T>& from, const char* name) {
-    const std::span<T> to = memory_.allocate<T>(from.size(), name);
-    std::copy(from.begin(), from.end(), to.begin());
+    const std::span<T> to = memory_.allocate<T>(from.size() + step_.num_empty, name);
+    std::fill(std::copy(from.begin(), from.end(), to.begin()), to.end(), T{});
     return to;
   }
 
@@ -297,6 +298,12 @@ TEST_P(EveryVariant, parts_of_the_keys_merge_to_the_whole) {
   const Step step{.query_lens = {4, 1}, .kv_lens = {200, 150}, .num_slots = 40};
   Attention attention(GetParam(), step);
   EXPECT_TRUE(attention.cuts_keys());
+  attention.run({});
+  attention.check();
+}
+TEST_P(EveryVariant, works_of_nothing_write_nothing) {
+  const Step step{.query_lens = {4, 1}, .kv_lens = {200, 150}, .num_slots = 40, .num_empty = 5};
+  Attention attention(GetParam(), step);
   attention.run({});
   attention.check();
 }

@@ -15,14 +15,16 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kTokens = 3, kHeads = 2, kHeadDim = 72;
 
-// All tokens and heads of a step, each in num_parts parts whose lse is lse_of(row, part).
+// All tokens and heads of a step, each in num_parts parts whose lse is lse_of(row, part), and a row
+// without parts, which is none.
 class Merge {
  public:
   template <typename LseOf>
   Merge(int num_parts, bool sinks, const LseOf& lse_of, float sink_bias = 0)
       : num_parts_(num_parts) {
     constexpr int kRows = kTokens * kHeads;
-    rows_ = memory_.allocate<device::MergeRow>(kRows, "rows");
+    rows_ = memory_.allocate<device::MergeRow>(kRows + 1, "rows");
+    rows_[kRows] = {};
     partial_out_ = memory_.allocate<float>(kRows * num_parts * kHeadDim, "partial_out");
     partial_lse_ = memory_.allocate<float>(kRows * num_parts, "partial_lse");
     out_ = memory_.allocate<uint16_t>(kRows * kHeadDim, "out");
@@ -40,7 +42,7 @@ class Merge {
       }
     }
     for (int head = 0; head < kHeads; head++) sinks_[head] = normal(random) + sink_bias;
-    params_.rows = rows_.data(), params_.num_rows = kRows, params_.head_dim = kHeadDim;
+    params_.rows = rows_.data(), params_.num_rows = kRows + 1, params_.head_dim = kHeadDim;
     params_.partial_out = partial_out_.data(), params_.partial_lse = partial_lse_.data();
     params_.sinks = sinks ? sinks_.data() : nullptr;
     params_.out = reinterpret_cast<unsigned char*>(out_.data()), params_.lse = lse_.data();
