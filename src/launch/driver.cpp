@@ -49,6 +49,8 @@ Driver::Driver(const std::string& library_name) {
   library.find(cuStreamSynchronize, "cuStreamSynchronize");
   library.find(cuStreamWaitEvent, "cuStreamWaitEvent");
   library.find(cuStreamGetCaptureInfo_v2, "cuStreamGetCaptureInfo_v2");
+  library.find(cuEventCreate, "cuEventCreate");
+  library.find(cuEventDestroy_v2, "cuEventDestroy_v2");
   library.find(cuEventRecord, "cuEventRecord");
   library.find(cuEventQuery, "cuEventQuery");
   library.find_optional(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");

@@ -69,6 +69,8 @@ struct Driver {
   Result (*cuStreamGetCaptureInfo_v2)(StreamHandle stream, CaptureStatus* status, uint64_t* id,
                                       void** graph, const void** dependencies,
                                       size_t* num_dependencies);
+  Result (*cuEventCreate)(EventHandle* event, uint32_t flags);
+  Result (*cuEventDestroy_v2)(EventHandle event);
   Result (*cuEventRecord)(EventHandle event, StreamHandle stream);
   Result (*cuEventQuery)(EventHandle event);
 

@@ -65,6 +65,8 @@ struct LaunchConfig {
   uint32_t num_attributes;
 };
 
+constexpr uint32_t kEventDisableTiming = 2;
+
 enum class CaptureStatus : int32_t { kNone = 0, kActive = 1, kInvalidated = 2 };
 
 // A tensor map, opaque: kernels take it as a parameter (64-byte aligned) or from memory.

@@ -2,6 +2,20 @@
 
 namespace rapt::cuda {
 
+OwnedEvent::OwnedEvent(const Context& context) : context_(context) {
+  const CurrentContext current(context);
+  context.driver().check(context.driver().cuEventCreate(&event_.handle, kEventDisableTiming),
+                         "cuEventCreate");
+}
+
+OwnedEvent::~OwnedEvent() {
+  try {
+    const CurrentContext current(context_);
+    context_.driver().cuEventDestroy_v2(event_.handle);
+  } catch (const Error&) {  // the driver is gone, and the event with it
+  }
+}
+
 Capture capture_of(const Driver& driver, Stream stream) {
   Capture capture;
   driver.check(driver.cuStreamGetCaptureInfo_v2(stream.handle, &capture.status, &capture.id,

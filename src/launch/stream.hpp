@@ -1,16 +1,31 @@
-// Streams and events that the caller owns, and the questions a run asks of them.
+// Streams and events, and the questions a run asks of them.
 #pragma once
 
 #include "launch/device.hpp"
 
 namespace rapt::cuda {
 
-// Borrowed: copying or destroying these does nothing to the driver's objects.
+// Borrowed of the caller: copying or destroying these does nothing to the driver's objects.
 struct Stream {
   StreamHandle handle = nullptr;  // null: the legacy default stream
 };
 struct Event {
   EventHandle handle = nullptr;
+};
+
+// One of Rapt's own, that tells no time. It has happened until it is first recorded.
+class OwnedEvent {
+ public:
+  explicit OwnedEvent(const Context& context);
+  ~OwnedEvent();
+  OwnedEvent(const OwnedEvent&) = delete;
+  OwnedEvent& operator=(const OwnedEvent&) = delete;
+
+  operator Event() const { return event_; }
+
+ private:
+  const Context& context_;
+  Event event_;
 };
 
 struct Capture {

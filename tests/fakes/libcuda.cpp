@@ -294,6 +294,22 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, CaptureStatus* status, uin
     return kSuccess;
   });
 }
+Result cuEventCreate(EventHandle* event, uint32_t flags) {
+  return act("cuEventCreate", true, [&] {
+    if (flags != kEventDisableTiming) return kInvalidValue;
+    auto made = std::make_unique<fake::Event>();
+    *event = reinterpret_cast<EventHandle>(made.get());
+    return control.events.push_back(std::move(made)), kSuccess;
+  });
+}
+Result cuEventDestroy_v2(EventHandle event) {
+  return act("cuEventDestroy_v2", true, [&] {
+    const size_t erased = std::erase_if(control.events, [&](const auto& its) {
+      return its.get() == reinterpret_cast<fake::Event*>(event);
+    });
+    return erased ? kSuccess : kInvalidValue;
+  });
+}
 Result cuEventRecord(EventHandle, StreamHandle) {
   return act("cuEventRecord", true, [] { return kSuccess; });
 }

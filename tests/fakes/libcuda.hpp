@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace rapt::fake {
 
-// A stream or event of the caller's; their addresses are the handles.
+// A stream of the caller's, an event of anyone's; their addresses are the handles.
 struct Stream {
   cuda::ContextHandle context = nullptr;
   cuda::CaptureStatus capture = cuda::CaptureStatus::kNone;
@@ -42,7 +43,8 @@ struct Control {
   std::map<int32_t, int32_t> function_attributes;  // as set
   std::array<int32_t, 2> retained = {};            // primary contexts, by device
   int32_t num_modules = 0;
-  std::array<uint64_t, 16> tensor_map = {};  // the last one encoded, its arguments in order
+  std::vector<std::unique_ptr<Event>> events;  // made by cuEventCreate
+  std::array<uint64_t, 16> tensor_map = {};    // the last one encoded, its arguments in order
 };
 
 }  // namespace rapt::fake

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "emulator/driver/context.hpp"
+#include "emulator/driver/graph.hpp"
 #include "emulator/driver/stream.hpp"
 
 namespace rapt::emulator {
@@ -49,14 +50,15 @@ HostMemory& host_memory() {
   return memory;
 }
 
-// act(context, lock held), for work put on a stream.
+// act(context, lock held), for work put on a stream. It owns what it needs.
 template <typename Act>
 Result on_stream(StreamHandle stream, const Act& act) {
   return answered([&] {
-    ContextObject& context = current_context();
-    const std::lock_guard lock(context.mutex);
     require_stream(stream);
-    act(context);
+    do_or_keep(stream, [act, &context = current_context()] {
+      const std::lock_guard lock(context.mutex);
+      act(context);
+    });
   });
 }
 
@@ -114,25 +116,25 @@ Result cuMemFreeHost(void* pointer) {
 }
 
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, StreamHandle stream) {
-  return on_stream(stream, [&](const ContextObject& context) {
+  return on_stream(stream, [=](const ContextObject& context) {
     require_host(context, from);
     std::memcpy(device_bytes(context, to, bytes), from, bytes);
   });
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandle stream) {
-  return on_stream(stream, [&](const ContextObject& context) {
+  return on_stream(stream, [=](const ContextObject& context) {
     require_host(context, to);
     std::memcpy(to, device_bytes(context, from, bytes), bytes);
   });
 }
 Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes,
                             StreamHandle stream) {
-  return on_stream(stream, [&](const ContextObject& context) {
+  return on_stream(stream, [=](const ContextObject& context) {
     std::memmove(device_bytes(context, to, bytes), device_bytes(context, from, bytes), bytes);
   });
 }
 Result cuMemsetD8Async(DevicePointer to, uint8_t value, size_t bytes, StreamHandle stream) {
-  return on_stream(stream, [&](const ContextObject& context) {
+  return on_stream(stream, [=](const ContextObject& context) {
     std::memset(device_bytes(context, to, bytes), value, bytes);
   });
 }

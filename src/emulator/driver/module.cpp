@@ -2,11 +2,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "emulator/driver/graph.hpp"
 #include "emulator/driver/stream.hpp"
 #include "emulator/fiber.hpp"
 
@@ -116,18 +118,14 @@ void require_launchable(const FunctionObject& function, const LaunchConfig& conf
   }
 }
 
-void run(const FunctionObject& function, const LaunchConfig& config, void** from) {
-  require_launchable(function, config);
-  ContextObject& context = current_context();
-  require(&context == function.module->context, kInvalidHandle, function.name,
-          " is of another context than the current one");
+void run(const FunctionObject& function, const LaunchConfig& config, const Parameters& parameters) {
+  ContextObject& context = *function.module->context;
   const std::lock_guard lock(context.mutex);
   // Faults are the process's, so are their handlers.
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
   // Never destroyed: programs may launch until their very end.
   static auto& stacks = *new StackPool;
-  const Parameters parameters(function, from);
   const Image& image = function.module->image;
   std::vector<std::span<const char>> readable = image.segments();
   readable.push_back(parameters.block());
@@ -234,7 +232,13 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
                         void** extra) {
   return answered([&] {
     require(!extra, kNotSupported, "parameters in one block");
-    run(*function, *config, parameters);
+    require_launchable(*function, *config);
+    require(&current_context() == function->module->context, kInvalidHandle, function->name,
+            " is of another context than the current one");
+    do_or_keep(config->stream, [function, shape = *config,
+                                copied = std::make_shared<Parameters>(*function, parameters)] {
+      run(*function, shape, *copied);
+    });
   });
 }
 }

@@ -1,24 +1,44 @@
 #include "emulator/driver/stream.hpp"
 
+#include <mutex>
+#include <set>
+
 #include "emulator/driver/context.hpp"
+#include "emulator/driver/graph.hpp"
 
 namespace rapt::emulator {
 
-using cuda::CaptureStatus;
 using cuda::ContextHandle;
 using cuda::EventHandle;
 using cuda::StreamHandle;
 
 void require_stream(StreamHandle stream) {
-  constexpr uintptr_t kPerThread = 2;
-  require(reinterpret_cast<uintptr_t>(stream) <= kPerThread, kInvalidHandle,
+  require(reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream, kInvalidHandle,
           "an emulated device has the default stream only");
 }
 
 namespace {
 
-[[noreturn]] void refuse_event() {
-  throw Refusal{kInvalidHandle, "an emulated device has no events: all work is done at once"};
+// Those that there are. Work is done at once, so that each has happened.
+struct Events {
+  std::mutex mutex;
+  std::set<EventHandle> handles;
+  uintptr_t last = 0;
+};
+Events& events() {
+  static auto& all = *new Events;
+  return all;
+}
+
+void require_event(EventHandle event) {
+  const std::lock_guard lock(events().mutex);
+  require(events().handles.contains(event), kInvalidHandle, "there is no such event");
+}
+
+// In a graph they would order its branches.
+void require_uncaptured(StreamHandle stream) {
+  require_stream(stream);
+  require(!is_captured(stream), kNotSupported, "events on a captured stream");
 }
 
 }  // namespace
@@ -38,26 +58,35 @@ Result cuStreamSynchronize(StreamHandle stream) {
     current_context();
   });
 }
-Result cuStreamWaitEvent(StreamHandle stream, EventHandle, uint32_t) {
+Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, uint32_t) {
   return answered([&] {
-    require_stream(stream);
-    refuse_event();
+    require_uncaptured(stream);
+    require_event(event);
   });
 }
-// Nothing can be captured: launches would have to be kept.
-Result cuStreamGetCaptureInfo_v2(StreamHandle stream, CaptureStatus* status, uint64_t* id, void**,
-                                 const void**, size_t*) {
+Result cuEventCreate(EventHandle* event, uint32_t) {
   return answered([&] {
-    require_stream(stream);
-    *status = CaptureStatus::kNone;
-    if (id) *id = 0;
+    current_context();
+    const std::lock_guard lock(events().mutex);
+    *event = reinterpret_cast<EventHandle>(++events().last);
+    events().handles.insert(*event);
   });
 }
-Result cuEventRecord(EventHandle, StreamHandle) {
-  return answered([] { refuse_event(); });
+Result cuEventDestroy_v2(EventHandle event) {
+  return answered([&] {
+    require_event(event);
+    const std::lock_guard lock(events().mutex);
+    events().handles.erase(event);
+  });
 }
-Result cuEventQuery(EventHandle) {
-  return answered([] { refuse_event(); });
+Result cuEventRecord(EventHandle event, StreamHandle stream) {
+  return answered([&] {
+    require_uncaptured(stream);
+    require_event(event);
+  });
+}
+Result cuEventQuery(EventHandle event) {
+  return answered([&] { require_event(event); });
 }
 }
 #pragma GCC visibility pop

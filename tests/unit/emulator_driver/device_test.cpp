@@ -144,13 +144,12 @@ TEST_F(EmulatedMemory, needs_a_context) {
 
 class EmulatedStream : public EmulatedDevice {};
 
-TEST_F(EmulatedStream, there_is_the_default_one_and_no_event) {
+TEST_F(EmulatedStream, there_is_the_default_one_alone) {
   EXPECT_NO_THROW(check_stream(context_, {}));
   EXPECT_NO_THROW(synchronize(driver(), {}));
   EXPECT_FALSE(capture_of(driver(), {}).active());
   int thing = 0;
   const Stream other{reinterpret_cast<StreamHandle>(&thing)};
-  const Event event{reinterpret_cast<EventHandle>(&thing)};
   const auto expect_refused = [](const auto& act, const char* what) {
     EXPECT_THAT(error_of(ErrorCode::kDevice, act),
                 AllOf(HasSubstr("CUDA_ERROR_INVALID_HANDLE (400)"), HasSubstr(what)));
@@ -159,9 +158,20 @@ TEST_F(EmulatedStream, there_is_the_default_one_and_no_event) {
   expect_refused([&] { synchronize(driver(), other); }, "the default stream only");
   expect_refused([&] { capture_of(driver(), other); }, "the default stream only");
   expect_refused([&] { fill(driver(), 0, 0, 1, other); }, "the default stream only");
-  expect_refused([&] { record(driver(), event, {}); }, "no events");
-  expect_refused([&] { wait(driver(), {}, event); }, "no events");
-  expect_refused([&] { happened(driver(), event); }, "no events");
+}
+
+TEST_F(EmulatedStream, events_have_happened) {
+  Event gone;
+  {
+    const OwnedEvent event(context_);
+    gone = event;
+    EXPECT_TRUE(happened(driver(), event));
+    record(driver(), event, {});
+    wait(driver(), {}, event);
+    EXPECT_TRUE(happened(driver(), event));
+  }
+  EXPECT_THAT(error_of(ErrorCode::kDevice, [&] { happened(driver(), gone); }),
+              AllOf(HasSubstr("CUDA_ERROR_INVALID_HANDLE (400)"), HasSubstr("no such event")));
 }
 
 }  // namespace

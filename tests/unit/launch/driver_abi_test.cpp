@@ -59,6 +59,8 @@ SAME_CALL(cuStreamGetCtx);
 SAME_CALL(cuStreamSynchronize);
 SAME_CALL(cuStreamWaitEvent);
 SAME_CALL(cuStreamGetCaptureInfo_v2);
+SAME_CALL(cuEventCreate);
+SAME_CALL(cuEventDestroy_v2);
 SAME_CALL(cuEventRecord);
 SAME_CALL(cuEventQuery);
 SAME_CALL(cuTensorMapEncodeTiled);
@@ -106,6 +108,8 @@ static_assert(offsetof(LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, s
 static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
 static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
 static_assert(offsetof(LaunchConfig, num_attributes) == offsetof(CUlaunchConfig, numAttrs));
+
+static_assert(same(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 
 static_assert(same(CaptureStatus::kNone, CU_STREAM_CAPTURE_STATUS_NONE));
 static_assert(same(CaptureStatus::kActive, CU_STREAM_CAPTURE_STATUS_ACTIVE));

@@ -67,5 +67,18 @@ TEST_F(StreamTest, an_event_has_happened_or_not_or_reports_what_failed) {
             "cuEventQuery: CUDA_ERROR_FAKE (700), told to fail");
 }
 
+TEST_F(StreamTest, an_owned_event_is_ended_and_its_context_is_made_current) {
+  ContextHandle popped = nullptr;
+  driver_.check(driver_.cuCtxPopCurrent_v2(&popped), "cuCtxPopCurrent_v2");
+  {
+    const OwnedEvent event(context_);
+    EXPECT_EQ(control_->events.size(), 1u);
+  }
+  EXPECT_TRUE(control_->events.empty());
+  EXPECT_THAT(error_when_fails("cuEventCreate", [&] { OwnedEvent event(context_); }),
+              HasSubstr("cuEventCreate: "));
+  driver_.check(driver_.cuCtxPushCurrent_v2(popped), "cuCtxPushCurrent_v2");
+}
+
 }  // namespace
 }  // namespace rapt::cuda
