@@ -18,6 +18,7 @@
 #include "rapt/batch.hpp"
 #include "rapt/context.hpp"
 #include "rapt/export.hpp"
+#include "rapt/graph_envelope.hpp"
 #include "rapt/kv_cache.hpp"
 #include "rapt/select.hpp"
 #include "rapt/spec.hpp"
@@ -41,6 +42,19 @@ constexpr size_t kWorkspaceAlignment = 64;
 // owns what its kernels read on the device, which the first run on a stream copies there; it must
 // live until the work of its last run is done. A run that a graph captures is a run of the plan as
 // it is: replan() does not reach it.
+//
+// But for the plan of a GraphEnvelope, whose runs are captured once and compute whatever batch the
+// plan has when the graph is launched:
+//
+//   rapt::Plan plan = attention.plan(envelope, stream);  // once, before the capture
+//   // Captured: attention.run(plan, args) for each layer, with workspace, tensors and page table
+//   // that stay where they are.
+//   attention.replan(plan, batch, stream);               // each step
+//   // Launch the graph on the stream.
+//
+// What a replan copies to the device follows the launches that are on its stream by then and comes
+// before the next, so that the host may plan a step while the one before it runs. Launches on other
+// streams, and runs that are not captured, the program orders after it, and before the next one.
 class RAPT_API Plan {
  public:
   struct Impl;
@@ -50,7 +64,7 @@ class RAPT_API Plan {
   Plan& operator=(Plan&&) noexcept;
 
   size_t workspace_bytes() const;  // exactly what run() needs; 0 when it needs none
-  int64_t num_tokens() const;      // T
+  int64_t num_tokens() const;      // T; of an envelope's plan max_tokens, which its runs' rows are
   // One line: requests, decode and prefill work, splits, partials, workspace.
   std::string describe() const;
 
@@ -79,12 +93,13 @@ struct RunArgs {
   // spec.dtype.
   TensorView k{};
   TensorView v{};
-  TensorView out{};           // [T, Hq, Dvo] of spec.dtype; written for the plan's T tokens only
+  TensorView out{};           // [T, Hq, Dvo] of spec.dtype; written for the batch's T tokens only
   TensorView lse{};           // fp32 [Hq, T], natural logarithm; required iff spec.needs_lse
   TensorView alibi_slopes{};  // fp32 [Hq]; required iff spec.alibi
   // fp32 [Hq]; required iff spec.sinks. -inf: no sink; +inf takes all the weight: out 0, lse +inf.
   TensorView sinks{};
-  TensorView custom_mask{};  // uint8 [custom_mask_bytes(batch)]; required iff spec.custom_mask
+  // uint8 [custom_mask_bytes(batch)], or of the plan's envelope; required iff spec.custom_mask
+  TensorView custom_mask{};
   TensorView k_scale{};      // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
   TensorView v_scale{};      // like k_scale
   Workspace workspace{};     // at least plan.workspace_bytes()
@@ -159,6 +174,18 @@ class RAPT_API Attention {
   // has grown. The plan must not be in use: on a GPU until the work of its last run is done. On
   // error it is left as it was before the call, or empty of work.
   void replan(Plan& plan, const Batch& batch) const;
+
+  // A plan for runs that a CUDA graph captures: see Plan. It is of no batch at first: a run writes
+  // nothing. Allocates, loads the kernels, and clears on the stream what they read. Throws
+  // Error(kInvalidArgument) for numbers out of their bounds or a stream that is captured,
+  // Error(kUnsupported) unless selection().graph is as much as max_query_len takes.
+  Plan plan(const GraphEnvelope& envelope, void* stream) const;
+  // Makes the plan of an envelope one of this batch for all that comes after on the stream: copies
+  // to the device, where nothing moves. Allocates nothing once it has had such a batch, and never
+  // waits. Throws, and changes nothing: Error(kInvalidArgument) that names every number of the
+  // batch outside the envelope, beside its bound; or where the stream is captured; or where the
+  // copies of the last two replans have not happened, for then the host is too far ahead.
+  void replan(Plan& plan, const Batch& batch, void* stream) const;
 
   // Writes out[0, T) and, if asked for, lse. Throws before the first write. On a GPU: puts kernels
   // on the stream, allocates nothing and waits for nothing, unless the context checks indices.

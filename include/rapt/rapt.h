@@ -400,8 +400,42 @@ RAPT_API rapt_status rapt_plan_create(const rapt_attention* attention, const rap
 RAPT_API rapt_status rapt_replan(rapt_plan* plan, const rapt_batch* batch);
 RAPT_API void rapt_plan_destroy(rapt_plan* plan);
 
+/* What the batches of a plan may have at most whose runs a CUDA graph captures: once, to compute
+ * whatever batch the plan has when the graph is launched. A run costs what the envelope may take.
+ */
+typedef struct rapt_graph_envelope {
+  size_t struct_size;
+  int32_t max_requests;  /* 1 to 2^24 */
+  int32_t max_tokens;    /* query tokens of all requests: the rows of q, out and lse of a run */
+  int32_t max_query_len; /* of one request; 0 = max_tokens; 1 = single-token decoding */
+  int32_t max_kv_len;    /* of one request */
+  int64_t num_pages;     /* paged: pages in the pool; the k and v of a run have as many. Else 0 */
+  const DLTensor* page_table; /* paged: int32 [max_requests, width] on the device, that of every
+                                 batch; NULL = each batch has one on the host, which is copied */
+  int64_t max_kv_rows;        /* ragged: kv_start[B], and the rows of k and v of a run. Else 0 */
+} rapt_graph_envelope;
+
+/* A plan of no batch, to be captured with rapt_run after this: the plan's memory, the page table
+ * and all that a run is given stay where they are while the graph may be launched. Allocates, loads
+ * kernels, and clears on the stream, which is not captured, what they read. RAPT_UNSUPPORTED unless
+ * the selection's graph is at least RAPT_GRAPH_SINGLE_TOKEN_DECODE where max_query_len is 1, else
+ * RAPT_GRAPH_ALWAYS. */
+RAPT_API rapt_status rapt_graph_plan_create(const rapt_attention* attention,
+                                            const rapt_graph_envelope* envelope, void* stream,
+                                            rapt_plan** plan);
+/* Makes such a plan one of this batch, by copies on the stream: for what is launched there after
+ * them, while what is on the stream before may still run. Launches on other streams are the
+ * caller's to order. Never waits. On error nothing has changed: for a batch outside the envelope,
+ * whose every number is named beside its bound, for a stream that is captured, and where the last
+ * two batches are not copied yet. */
+RAPT_API rapt_status rapt_graph_replan(rapt_plan* plan, const rapt_batch* batch, void* stream);
+/* Bytes of the custom_mask that runs of such a plan take; a batch's own bits are the first. */
+RAPT_API rapt_status rapt_graph_custom_mask_bytes(const rapt_graph_envelope* envelope,
+                                                  int64_t* bytes);
+
 /* Exactly what rapt_run needs; 0 when it needs none. */
 RAPT_API rapt_status rapt_plan_workspace_bytes(const rapt_plan* plan, size_t* bytes);
+/* T; of a graph envelope's plan max_tokens. */
 RAPT_API rapt_status rapt_plan_num_tokens(const rapt_plan* plan, int64_t* num_tokens);
 /* One line about requests, work and workspace; text, text_bytes, length as in
  * rapt_attention_explain. */
@@ -425,7 +459,8 @@ typedef struct rapt_run_args {
   const DLTensor* lse; /* written: float32 [Hq, T], natural logarithm; iff needs_lse */
   const DLTensor* alibi_slopes; /* float32 [Hq]; iff alibi */
   const DLTensor* sinks;        /* float32 [Hq]; iff sinks. -inf: none, +inf: out 0, lse +inf */
-  const DLTensor* custom_mask;  /* uint8 [rapt_custom_mask_bytes]; iff custom_mask */
+  const DLTensor* custom_mask;  /* uint8 [rapt_custom_mask_bytes], or of the plan's envelope
+                                   [rapt_graph_custom_mask_bytes]; iff custom_mask */
   const DLTensor* k_scale;      /* float32 [1] or [Hkv]; iff kv_scales is per tensor or per head */
   const DLTensor* v_scale;      /* like k_scale */
   void* workspace;              /* 64-byte aligned, any contents; NULL if 0 bytes are needed */

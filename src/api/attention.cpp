@@ -6,6 +6,7 @@
 #include "api/context_impl.hpp"
 #include "backends/backend.hpp"
 #include "core/check.hpp"
+#include "problem/envelope_check.hpp"
 
 namespace rapt {
 
@@ -73,9 +74,52 @@ Plan Attention::plan(const Batch& batch) const {
   return plan;
 }
 
+Plan Attention::plan(const GraphEnvelope& envelope, void* stream) const {
+  validate(envelope, impl_->spec);
+  const Selection& selection = impl_->selection;
+  const GraphSupport needed = envelope.query_len_bound() == 1 ? GraphSupport::kSingleTokenDecode
+                                                              : GraphSupport::kAlways;
+  if (selection.graph < needed)
+    fail(ErrorCode::kUnsupported, "graph envelope: up to ", envelope.query_len_bound(),
+         " query tokens of a request take graph support ", to_string(needed), ", backend ",
+         to_string(selection.backend), " has ", to_string(selection.graph),
+         ": plan each batch by itself");
+  const TensorView& table = envelope.page_table;
+  check(!table.has_value() || table.device == impl_->backend->tensor_device(),
+        "graph envelope: page_table is on cuda:", table.device.index,
+        ": must be on the device that runs");
+  auto impl = std::make_unique<Plan::Impl>();
+  impl->owner = impl_->backend;
+  impl->plan = impl_->backend->make_plan();
+  impl->plan->envelope = envelope;
+  impl->plan->shape = {
+      .num_requests = envelope.max_requests,
+      .num_tokens = envelope.max_tokens,
+      .num_pages = envelope.num_pages,
+      .num_kv_rows = envelope.max_kv_rows,
+      .custom_mask_bytes = impl_->spec.custom_mask ? custom_mask_bytes(envelope) : 0,
+  };
+  impl_->backend->plan_envelope(*impl->plan, stream);
+  return Plan(std::move(impl));
+}
+
+void Attention::replan(Plan& plan, const Batch& batch, void* stream) const {
+  check(plan.impl_ && plan.impl_->owner == impl_->backend,
+        "replan: the plan was made by another attention object");
+  BackendPlan& backend_plan = *plan.impl_->plan;
+  check(backend_plan.envelope.has_value(),
+        "replan: a stream is given, but the plan has no graph envelope: leave it out, the first "
+        "run on a stream copies the plan there");
+  validate(batch, impl_->spec);
+  check_within(*backend_plan.envelope, batch);
+  impl_->backend->plan_within(batch, backend_plan, stream);
+}
+
 void Attention::replan(Plan& plan, const Batch& batch) const {
   check(plan.impl_ && plan.impl_->owner == impl_->backend,
         "replan: the plan was made by another attention object");
+  check(!plan.impl_->plan->envelope.has_value(),
+        "replan: the plan has a graph envelope: name the stream on which its graph is launched");
   validate(batch, impl_->spec);
   const TensorView& table = batch.page_table;
   check(table.device.kind == DeviceKind::kCpu || table.device == impl_->backend->tensor_device(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/gpu.hpp"
@@ -13,7 +14,8 @@ namespace rapt {
 
 // A backend's schedule of one step. Each backend derives its own typed plan.
 struct BackendPlan {
-  BatchShape shape;
+  BatchShape shape;  // what a run's tensors must fit: the batch, or the largest of the envelope
+  std::optional<GraphEnvelope> envelope;
   virtual ~BackendPlan() = default;
   virtual std::string describe() const = 0;
 };
@@ -36,6 +38,12 @@ class AttentionBackend {
   virtual std::unique_ptr<BackendPlan> make_plan() const = 0;
   // Fills a plan that make_plan() made, reusing its memory. `batch` is valid.
   virtual void plan(const Batch& batch, BackendPlan& plan) const = 0;
+  // The same for plan.envelope, of backends that graphs hold a step of: all that runs refer to is
+  // made, and stays where it is while the plan lives. It is of no batch, once the stream is there.
+  virtual void plan_envelope(BackendPlan& plan, void* stream) const;
+  // Makes the plan of an envelope one of this batch, which is within it, once the stream is there.
+  // Where it throws, nothing has changed.
+  virtual void plan_within(const Batch& batch, BackendPlan& plan, void* stream) const;
   virtual void run(const BackendPlan& plan, const RunArgs& args) const = 0;
   virtual void write_kv(const WriteKvArgs& args) const = 0;
 };

@@ -6,6 +6,13 @@
 
 namespace rapt {
 
+void AttentionBackend::plan_envelope(BackendPlan&, void*) const {
+  fail(ErrorCode::kInternal, "a graph envelope for a backend that plans none");
+}
+void AttentionBackend::plan_within(const Batch&, BackendPlan&, void*) const {
+  fail(ErrorCode::kInternal, "a graph envelope for a backend that plans none");
+}
+
 std::unique_ptr<AttentionBackend> make_backend(const Selection& selection,
                                                const AttentionSpec& spec,
                                                const BackendEnvironment& environment) {

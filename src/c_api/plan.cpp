@@ -24,6 +24,17 @@ Batch batch_of(const rapt_batch* batch) {
   return result;
 }
 
+GraphEnvelope envelope_of(const rapt_graph_envelope* envelope) {
+  const rapt_graph_envelope given = read_params(envelope, "envelope");
+  return {.max_requests = given.max_requests,
+          .max_tokens = given.max_tokens,
+          .max_query_len = given.max_query_len,
+          .max_kv_len = given.max_kv_len,
+          .num_pages = given.num_pages,
+          .page_table = view_of(given.page_table, "page_table"),
+          .max_kv_rows = given.max_kv_rows};
+}
+
 }  // namespace
 }  // namespace rapt::c_api
 
@@ -43,6 +54,31 @@ rapt_status rapt_replan(rapt_plan* plan, const rapt_batch* batch) {
   return guarded([&] {
     require(plan, "plan");
     plan->attention->replan(plan->plan, batch_of(batch));
+  });
+}
+
+rapt_status rapt_graph_plan_create(const rapt_attention* attention,
+                                   const rapt_graph_envelope* envelope, void* stream,
+                                   rapt_plan** plan) {
+  return guarded([&] {
+    require(attention, "attention");
+    require(plan, "plan");
+    *plan = new rapt_plan{attention->context, attention->attention,
+                          attention->attention->plan(envelope_of(envelope), stream)};
+  });
+}
+
+rapt_status rapt_graph_replan(rapt_plan* plan, const rapt_batch* batch, void* stream) {
+  return guarded([&] {
+    require(plan, "plan");
+    plan->attention->replan(plan->plan, batch_of(batch), stream);
+  });
+}
+
+rapt_status rapt_graph_custom_mask_bytes(const rapt_graph_envelope* envelope, int64_t* bytes) {
+  return guarded([&] {
+    require(bytes, "bytes");
+    *bytes = rapt::custom_mask_bytes(envelope_of(envelope));
   });
 }
 

@@ -54,6 +54,7 @@ constexpr Capability kFlashAttention2{
     .custom_mask = true,
     .lse = true,
     .batch_invariant = true,
+    .graph = GraphSupport::kAlways,
 };
 
 // Reads an FP8 cache with FP8 queries, which it is given quantised.

@@ -5,7 +5,7 @@
 
 #include "backends/cuda/row_alignment.hpp"
 #include "backends/flash_attention/kernel_texts.hpp"
-#include "backends/flash_attention/plan_memory.hpp"
+#include "backends/flash_attention/page_ids.hpp"
 #include "core/check.hpp"
 
 namespace rapt {
@@ -13,37 +13,7 @@ namespace {
 
 using flash_attention::PlanMemory;
 
-// What one tile does: works [first, first + count) of the plan, each for every KV head.
-struct TileLaunch {
-  const cuda::Kernel* kernel = nullptr;
-  int32_t tile_rows = 0;
-  int64_t first = 0, count = 0;
-};
-
 constexpr int64_t kMaxGridY = 65535;  // CUDA C++ Programming Guide, Technical Specifications
-
-struct FlashAttentionPlan final : BackendPlan {
-  explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
-
-  gpu::WorkList list;
-  PlanMemory memory;
-  size_t requests = 0, works = 0, merge_rows = 0;  // offsets in `memory`
-  const int* page_ids = nullptr;                   // on the device
-  bool checks_page_ids = false;                    // by each run
-  std::array<TileLaunch, flash_attention::kNumTiles> launches;
-  const cuda::Kernel* merge = nullptr;  // null: no row's keys were cut
-  size_t partial_lse_offset = 0;        // in the workspace
-
-  std::string describe() const override {
-    std::string blocks;
-    for (const TileLaunch& launch : launches)
-      if (launch.count) blocks += concat(launch.count, " works of ", launch.tile_rows, " rows, ");
-    return concat("flash_attention 2: ", shape.num_requests, " requests, ", shape.num_tokens,
-                  " tokens: ", blocks, list.merge_rows.size(), " rows merged from ",
-                  list.num_partial_rows, " partial rows, workspace ", shape.workspace_bytes,
-                  " bytes");
-  }
-};
 
 // Kernels copy 16 bytes at a time.
 void check_rows(const char* name, const TensorView& tensor, int64_t alignment) {
@@ -56,27 +26,6 @@ void check_rows(const char* name, const TensorView& tensor, int64_t alignment) {
 
 int window_bound(int64_t bound) {
   return static_cast<int>(std::min<int64_t>(bound, std::numeric_limits<int>::max()));
-}
-
-// Page ids that the lengths make a step read.
-int64_t num_page_ids(const Batch& batch, int32_t page_size) {
-  int64_t count = 0;
-  for (const int32_t kv_len : batch.kv_len) count += ceil_div(kv_len, page_size);
-  return count;
-}
-
-// Copies them, request after request, to where the device gets them; the requests know where.
-void stage_page_ids(const Batch& batch, int32_t page_size, int* staged,
-                    std::span<device::AttentionRequest> requests) {
-  const auto* ids = static_cast<const int32_t*>(batch.page_table.data);
-  const int64_t row_stride = stride_of(batch.page_table, 0);
-  int64_t next = 0;
-  for (size_t b = 0; b < requests.size(); b++) {
-    const int64_t count = ceil_div(batch.kv_len[b], page_size);
-    if (count) std::copy_n(ids + static_cast<int64_t>(b) * row_stride, count, staged + next);
-    requests[b].first_page = next;
-    next += count;
-  }
 }
 
 }  // namespace
@@ -101,43 +50,59 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
 
   const bool stages_ids = spec_.is_paged() && !table_on_device;
   const auto id_bytes =
-      stages_ids ? static_cast<size_t>(num_page_ids(batch, spec_.page_size)) * sizeof(int) : 0;
+      stages_ids
+          ? static_cast<size_t>(flash_attention::num_page_ids(batch, spec_.page_size)) * sizeof(int)
+          : 0;
   const std::span<const device::AttentionWork> works(list.works);
   const std::span<const device::MergeRow> merge_rows(list.merge_rows);
-  plan.memory.reset(PlanMemory::room_for(id_bytes) +
-                    PlanMemory::room_for(list.requests.size() * sizeof(list.requests[0])) +
-                    PlanMemory::room_for(works.size_bytes()) +
-                    PlanMemory::room_for(merge_rows.size_bytes()));
-  const size_t page_ids = plan.memory.take(id_bytes);
+  PlanMemory& memory = plan.memory;
+  memory.reset(PlanMemory::room_for(id_bytes) +
+               PlanMemory::room_for(list.requests.size() * sizeof(list.requests[0])) +
+               PlanMemory::room_for(works.size_bytes()) +
+               PlanMemory::room_for(merge_rows.size_bytes()));
+  const size_t page_ids = memory.take(id_bytes);
   if (stages_ids)
-    stage_page_ids(batch, spec_.page_size, reinterpret_cast<int*>(plan.memory.staged(page_ids)),
-                   list.requests);
-  plan.requests = plan.memory.add(std::span<const device::AttentionRequest>(list.requests));
-  plan.works = plan.memory.add(works);
-  plan.merge_rows = plan.memory.add(merge_rows);
-  plan.page_ids =
-      table_on_device ? static_cast<const int*>(table.data) : plan.memory.at<int>(page_ids);
+    flash_attention::stage_page_ids(batch, spec_.page_size,
+                                    reinterpret_cast<int*>(memory.staged(page_ids)), list.requests);
+  plan.requests = memory.at<device::AttentionRequest>(
+      memory.add(std::span<const device::AttentionRequest>(list.requests)));
+  const auto* first_work = memory.at<device::AttentionWork>(memory.add(works));
+  plan.merge_rows = memory.at<device::MergeRow>(memory.add(merge_rows));
+  plan.page_ids = table_on_device ? static_cast<const int*>(table.data) : memory.at<int>(page_ids);
   plan.checks_page_ids = table_on_device && gpu_.checks_indices();
-
-  int64_t first = 0;
   for (size_t i = 0; i < choices_.size(); i++) {
-    TileLaunch& launch = plan.launches[i];
-    launch = {.tile_rows = tiles_[i].tile_rows, .first = first, .count = list.num_works[i]};
-    first += launch.count;
-    if (launch.count == 0) continue;
-    launch.kernel = &attention_[i].get(gpu_.kernels(), [&] {
-      return flash_attention::attention_text(choices_[i].variant, spec_.dtype, gpu_.architecture());
-    });
+    plan.launches[i] = launch_of(i, first_work, list.num_works[i]);
+    first_work += list.num_works[i];
   }
+  set_merge(std::ssize(merge_rows), list.num_partial_rows, plan);
+}
+
+FlashAttentionPlan::TileLaunch FlashAttentionBackend::launch_of(size_t tile,
+                                                                const device::AttentionWork* works,
+                                                                int64_t count) const {
+  FlashAttentionPlan::TileLaunch launch{
+      .tile_rows = tiles_[tile].tile_rows, .works = works, .count = count};
+  if (count > 0)
+    launch.kernel = &attention_[tile].get(gpu_.kernels(), [&] {
+      return flash_attention::attention_text(choices_[tile].variant, spec_.dtype,
+                                             gpu_.architecture());
+    });
+  return launch;
+}
+
+void FlashAttentionBackend::set_merge(int64_t num_merge_rows, int64_t num_partial_rows,
+                                      FlashAttentionPlan& plan) const {
+  plan.num_merge_rows = num_merge_rows;
   plan.merge = nullptr;
-  if (!merge_rows.empty())
+  if (num_merge_rows > 0)
     plan.merge = &merge_rows_.get(gpu_.kernels(), [&] {
       return flash_attention::merge_rows_text(spec_.dtype, gpu_.architecture());
     });
-  const auto num_partial_rows = static_cast<size_t>(list.num_partial_rows);
-  plan.partial_lse_offset = round_up(
-      num_partial_rows * static_cast<size_t>(spec_.dim_vo()) * sizeof(float), kWorkspaceAlignment);
-  plan.shape.workspace_bytes = plan.partial_lse_offset + num_partial_rows * sizeof(float);
+  const int64_t out_bytes = checked_mul(
+      num_partial_rows, spec_.dim_vo() * static_cast<int64_t>(sizeof(float)), "workspace");
+  plan.partial_lse_offset = static_cast<size_t>(round_up(out_bytes, kWorkspaceAlignment));
+  plan.shape.workspace_bytes =
+      plan.partial_lse_offset + static_cast<size_t>(num_partial_rows) * sizeof(float);
 }
 
 device::AttentionParams FlashAttentionBackend::params_of(const RunArgs& args) const {
@@ -177,7 +142,8 @@ device::AttentionParams FlashAttentionBackend::params_of(const RunArgs& args) co
 
 void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& args) const {
   const auto& plan = static_cast<const FlashAttentionPlan&>(backend_plan);
-  if (plan.list.works.empty()) return;
+  if (std::ranges::all_of(plan.launches, [](const auto& launch) { return launch.count == 0; }))
+    return;
   check_rows("q", args.q, 16);
   check_rows("k", args.k, 16);
   check_rows("v", args.v, 16);
@@ -186,10 +152,10 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(gpu_.context(), stream);
   if (plan.checks_page_ids) gpu_.refuse_capture(stream);
-  plan.memory.upload(stream);
+  if (!plan.graph_memory) plan.memory.upload(stream);
 
   device::AttentionParams params = params_of(args);
-  params.requests = plan.memory.at<device::AttentionRequest>(plan.requests);
+  params.requests = plan.requests;
   params.page_ids = plan.page_ids;
   if (plan.checks_page_ids)
     gpu_.check_page_ids({.requests = params.requests,
@@ -204,10 +170,10 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
     params.partial_lse = reinterpret_cast<float*>(workspace + plan.partial_lse_offset);
   }
   for (size_t i = 0; i < choices_.size(); i++) {
-    const TileLaunch& launch = plan.launches[i];
+    const FlashAttentionPlan::TileLaunch& launch = plan.launches[i];
     const device::AttentionVariant& variant = choices_[i].variant;
     for (int64_t done = 0; done < launch.count; done += kMaxGridY) {
-      params.works = plan.memory.at<device::AttentionWork>(plan.works) + launch.first + done;
+      params.works = launch.works + done;
       cuda::launch(*launch.kernel,
                    {.grid = {static_cast<uint32_t>(spec_.num_kv_heads),
                              static_cast<uint32_t>(std::min(kMaxGridY, launch.count - done))},
@@ -217,10 +183,9 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
     }
   }
   if (!plan.merge) return;
-  const auto num_rows = static_cast<int>(plan.list.merge_rows.size());
   const device::MergeParams merge{
-      .rows = plan.memory.at<device::MergeRow>(plan.merge_rows),
-      .num_rows = num_rows,
+      .rows = plan.merge_rows,
+      .num_rows = static_cast<int>(plan.num_merge_rows),
       .head_dim = spec_.dim_vo(),
       .partial_out = params.partial_out,
       .partial_lse = params.partial_lse,
@@ -233,7 +198,7 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
       .lse_token_stride = params.lse_token_stride,
   };
   cuda::launch(*plan.merge,
-               {.grid = {static_cast<uint32_t>(ceil_div(num_rows, device::kMergeWarps))},
+               {.grid = {static_cast<uint32_t>(ceil_div(plan.num_merge_rows, device::kMergeWarps))},
                 .block = {32 * device::kMergeWarps}},
                stream, merge);
 }

@@ -1,6 +1,7 @@
 // FlashAttention, generation 2: mma.sync and cp.async, on every GPU of compute capability 8.0 and
 // later. A plan is a list of thread blocks in the device's memory; a run is one launch for each
-// tile that the plan uses, and one that merges rows whose keys were cut.
+// tile that the plan uses, and one that merges rows whose keys were cut. The launches of a graph
+// envelope's plan are those of the largest batch within it.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/cuda/cuda_gpu.hpp"
-#include "backends/flash_attention/kernel_choice.hpp"
+#include "backends/flash_attention/flash_attention_plan.hpp"
 #include "kernels/abi/write_kv.hpp"
 #include "plan/gpu_plan.hpp"
 
@@ -23,12 +24,19 @@ class FlashAttentionBackend final : public AttentionBackend {
   Device tensor_device() const override { return gpu_.tensor_device(); }
   std::unique_ptr<BackendPlan> make_plan() const override;
   void plan(const Batch& batch, BackendPlan& plan) const override;
+  void plan_envelope(BackendPlan& plan, void* stream) const override;
+  void plan_within(const Batch& batch, BackendPlan& plan, void* stream) const override;
   // Throws Error(kUnsupported), before anything is written, for rows of q, k, v that do not begin
   // at multiples of 16 bytes, or of out at multiples of 4.
   void run(const BackendPlan& plan, const RunArgs& args) const override;
   void write_kv(const WriteKvArgs& args) const override;
 
  private:
+  // Its kernel is compiled or loaded where there are works.
+  FlashAttentionPlan::TileLaunch launch_of(size_t tile, const device::AttentionWork* works,
+                                           int64_t count) const;
+  // And the workspace, which holds the partial rows.
+  void set_merge(int64_t num_merge_rows, int64_t num_partial_rows, FlashAttentionPlan& plan) const;
   device::AttentionParams params_of(const RunArgs& args) const;
   device::WriteKvParams params_of(const WriteKvArgs& args) const;
   device::RopeWriteKvParams params_of(const WriteKvArgs& args, const RopeArgs& rope) const;

@@ -132,6 +132,16 @@ FIELD(rapt_batch, page_table, 32, 8);
 FIELD(rapt_batch, num_pages, 40, 8);
 FIELD(rapt_batch, kv_start, 48, 8);
 
+SIZE(rapt_graph_envelope, 48);
+FIELD(rapt_graph_envelope, struct_size, 0, 8);
+FIELD(rapt_graph_envelope, max_requests, 8, 4);
+FIELD(rapt_graph_envelope, max_tokens, 12, 4);
+FIELD(rapt_graph_envelope, max_query_len, 16, 4);
+FIELD(rapt_graph_envelope, max_kv_len, 20, 4);
+FIELD(rapt_graph_envelope, num_pages, 24, 8);
+FIELD(rapt_graph_envelope, page_table, 32, 8);
+FIELD(rapt_graph_envelope, max_kv_rows, 40, 8);
+
 SIZE(rapt_run_args, 112);
 FIELD(rapt_run_args, struct_size, 0, 8);
 FIELD(rapt_run_args, q, 8, 8);

@@ -120,7 +120,7 @@ TEST(Architectures, graph_levels_are_the_kernels_own) {
     const SelectOptions options{.backend = backend};
     return select({spec, info, options}, all_built).graph;
   };
-  EXPECT_EQ(graph("a100", "flash_attention"), GraphSupport::kNever);
+  EXPECT_EQ(graph("a100", "flash_attention"), GraphSupport::kAlways);
   EXPECT_EQ(graph("h100", "flash_attention"), GraphSupport::kAlways);
   EXPECT_EQ(graph("b200", "flash_attention"), GraphSupport::kUniformBatch);
   EXPECT_EQ(graph("h100", "flashinfer"), GraphSupport::kSingleTokenDecode);

@@ -1,0 +1,109 @@
+// Plans of graph envelopes: what plan_work() makes of a batch, where the envelope's largest fits.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "backends/flash_attention/flash_attention_backend.hpp"
+#include "backends/flash_attention/page_ids.hpp"
+#include "core/check.hpp"
+#include "core/strides.hpp"
+
+namespace rapt {
+namespace {
+
+// The arrays of a GraphMemory, the works of each tile before the first of these; page ids last,
+// since they have the most room.
+constexpr size_t kRequests = flash_attention::kNumTiles, kMergeRows = kRequests + 1,
+                 kPageIds = kMergeRows + 1, kNumArrays = kPageIds + 1;
+
+template <typename T>
+size_t bytes_of(int64_t count) {
+  return static_cast<size_t>(checked_mul(count, sizeof(T), "graph envelope: bytes of a plan"));
+}
+
+// A copy that became part of a graph would be done at each of its launches.
+void check_uncaptured(const cuda::Context& context, cuda::Stream stream) {
+  cuda::check_stream(context, stream);
+  check(!cuda::capture_of(context.driver(), stream).active(),
+        "the stream is being captured: a graph envelope is planned and replanned outside of it, "
+        "only runs are captured");
+}
+
+template <typename T>
+size_t stage(const std::vector<T>& values, T* to) {
+  std::copy(values.begin(), values.end(), to);
+  return values.size() * sizeof(T);
+}
+
+}  // namespace
+
+void FlashAttentionBackend::plan_envelope(BackendPlan& backend_plan, void* stream_handle) const {
+  auto& plan = static_cast<FlashAttentionPlan&>(backend_plan);
+  const GraphEnvelope& envelope = *plan.envelope;
+  plan.bounds = gpu::bounds_of(envelope, spec_, tiles_);
+  check(plan.bounds.num_merge_rows <= std::numeric_limits<int>::max(), "graph envelope: up to ",
+        plan.bounds.num_merge_rows, " rows are merged, at most 2^31 - 1: make it smaller");
+  const cuda::CurrentContext current(gpu_.context());
+  const cuda::Stream stream = stream_of(stream_handle);
+  check_uncaptured(gpu_.context(), stream);
+
+  const bool stages_ids = spec_.is_paged() && !envelope.page_table.has_value();
+  std::array<size_t, kNumArrays> capacities{};
+  for (size_t i = 0; i < kNumTiles; i++)
+    capacities[i] = bytes_of<device::AttentionWork>(plan.bounds.num_works[i]);
+  capacities[kRequests] = bytes_of<device::AttentionRequest>(envelope.max_requests);
+  capacities[kMergeRows] = bytes_of<device::MergeRow>(plan.bounds.num_merge_rows);
+  if (stages_ids)
+    capacities[kPageIds] =
+        bytes_of<int>(envelope.max_requests * ceil_div(envelope.max_kv_len, spec_.page_size));
+  const auto& memory = plan.graph_memory.emplace(gpu_.context(), capacities, stream);
+
+  plan.requests = memory.at<device::AttentionRequest>(kRequests);
+  plan.merge_rows = memory.at<device::MergeRow>(kMergeRows);
+  plan.page_ids =
+      stages_ids ? memory.at<int>(kPageIds) : static_cast<const int*>(envelope.page_table.data);
+  plan.checks_page_ids = envelope.page_table.has_value() && gpu_.checks_indices();
+  for (size_t i = 0; i < kNumTiles; i++)
+    plan.launches[i] = launch_of(i, memory.at<device::AttentionWork>(i), plan.bounds.num_works[i]);
+  set_merge(plan.bounds.num_merge_rows, plan.bounds.num_partial_rows, plan);
+}
+
+void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend_plan,
+                                        void* stream_handle) const {
+  auto& plan = static_cast<FlashAttentionPlan&>(backend_plan);
+  const TensorView& table = plan.envelope->page_table;
+  const cuda::CurrentContext current(gpu_.context());
+  const cuda::Stream stream = stream_of(stream_handle);
+  check_uncaptured(gpu_.context(), stream);
+  flash_attention::GraphMemory& memory = *plan.graph_memory;
+  memory.open();
+
+  gpu::WorkList& list = plan.list;
+  gpu::plan_work(batch, spec_, {plan.bounds.tiles.data(), kNumTiles},
+                 table.has_value() ? stride_of(table, 0) : 0, list);
+  std::array<size_t, kNumArrays> bytes{};
+  const device::AttentionWork* works = list.works.data();
+  for (size_t i = 0; i < kNumTiles; i++) {
+    if (list.num_works[i] > plan.bounds.num_works[i])
+      fail(ErrorCode::kInternal, list.num_works[i], " works of tile ", i, " in a graph envelope's ",
+           plan.bounds.num_works[i]);
+    std::copy_n(works, list.num_works[i], memory.staged<device::AttentionWork>(i));
+    bytes[i] = bytes_of<device::AttentionWork>(list.num_works[i]);
+    works += list.num_works[i];
+  }
+  if (std::ssize(list.merge_rows) > plan.bounds.num_merge_rows ||
+      list.num_partial_rows > plan.bounds.num_partial_rows)
+    fail(ErrorCode::kInternal, list.merge_rows.size(), " rows merged of ", list.num_partial_rows,
+         " partial rows in a graph envelope's ", plan.bounds.num_merge_rows, " of ",
+         plan.bounds.num_partial_rows);
+  if (spec_.is_paged() && !table.has_value()) {
+    flash_attention::stage_page_ids(batch, spec_.page_size, memory.staged<int>(kPageIds),
+                                    list.requests);
+    bytes[kPageIds] = bytes_of<int>(flash_attention::num_page_ids(batch, spec_.page_size));
+  }
+  bytes[kRequests] = stage(list.requests, memory.staged<device::AttentionRequest>(kRequests));
+  bytes[kMergeRows] = stage(list.merge_rows, memory.staged<device::MergeRow>(kMergeRows));
+  memory.upload(bytes, stream);
+}
+
+}  // namespace rapt
