@@ -300,20 +300,24 @@ TEST_P(Graphs, replayed_once_captured_compute_each_batch) {
 // As a program has it; here of two layers.
 TEST(GraphsOfLayers, share_a_plan) {
   Steps steps = decoding();
-  std::vector<DeviceMemory> memories;
-  memories.reserve(2);
-  for (int layer = 0; layer < 2; layer++) memories.emplace_back(steps);
   const Attention attention(gpu(), steps.spec, {.backend = "flash_attention"});
   void* const stream = kThreadStream;
-  const GraphEnvelope& envelope = steps.envelope;
-  std::vector<RunArgs> layers;
-  const auto args_of_layers = [&](size_t workspace_bytes) {
-    for (DeviceMemory& memory : memories) layers.push_back(memory.args(steps, workspace_bytes));
-  };
   // begin: capture
+  // Decoding of up to 4 requests, of up to 3000 tokens each.
+  const rapt::GraphEnvelope envelope{
+      .max_requests = 4, .max_tokens = 4, .max_query_len = 1, .max_kv_len = 3000, .num_pages = 600};
   rapt::Plan plan = attention.plan(envelope, stream);
-  args_of_layers(plan.workspace_bytes());
-  const CudaGraph graph(own_context(), [&] {  // all that is put on the stream meanwhile
+  // end: capture
+  steps.envelope = envelope;
+  std::vector<DeviceMemory> memories;
+  memories.reserve(2);
+  std::vector<RunArgs> layers;
+  for (int layer = 0; layer < 2; layer++) {
+    memories.emplace_back(steps);
+    layers.push_back(memories.back().args(steps, plan.workspace_bytes()));
+  }
+  // begin: capture
+  const CudaGraph graph(own_context(), [&] {
     for (const rapt::RunArgs& args : layers) attention.run(plan, args);
   });
   // end: capture
