@@ -52,9 +52,9 @@ constexpr size_t kWorkspaceAlignment = 64;
 //   attention.replan(plan, batch, stream);               // each step
 //   // Launch the graph on the stream.
 //
-// What a replan copies to the device follows the launches that are on its stream by then and comes
-// before the next, so that the host may plan a step while the one before it runs. Launches on other
-// streams, and runs that are not captured, the program orders after it, and before the next one.
+// What a replan copies to the device follows what is on its stream by then and comes before what is
+// put there later, so that the host may plan a step while the one before it runs. Launches on other
+// streams the program orders itself: after the replan, and before the next one.
 class RAPT_API Plan {
  public:
   struct Impl;
@@ -100,9 +100,9 @@ struct RunArgs {
   TensorView sinks{};
   // uint8 [custom_mask_bytes(batch)], or of the plan's envelope; required iff spec.custom_mask
   TensorView custom_mask{};
-  TensorView k_scale{};      // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
-  TensorView v_scale{};      // like k_scale
-  Workspace workspace{};     // at least plan.workspace_bytes()
+  TensorView k_scale{};   // fp32 [1] per tensor, [Hkv] per head; required iff spec.kv_scales
+  TensorView v_scale{};   // like k_scale
+  Workspace workspace{};  // at least plan.workspace_bytes()
   // CUDA stream, of the context's device; null is the default one. Unused on the CPU.
   void* stream = nullptr;
 };

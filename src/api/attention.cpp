@@ -77,8 +77,8 @@ Plan Attention::plan(const Batch& batch) const {
 Plan Attention::plan(const GraphEnvelope& envelope, void* stream) const {
   validate(envelope, impl_->spec);
   const Selection& selection = impl_->selection;
-  const GraphSupport needed = envelope.query_len_bound() == 1 ? GraphSupport::kSingleTokenDecode
-                                                              : GraphSupport::kAlways;
+  const GraphSupport needed =
+      envelope.query_len_bound() == 1 ? GraphSupport::kSingleTokenDecode : GraphSupport::kAlways;
   if (selection.graph < needed)
     fail(ErrorCode::kUnsupported, "graph envelope: up to ", envelope.query_len_bound(),
          " query tokens of a request take graph support ", to_string(needed), ", backend ",

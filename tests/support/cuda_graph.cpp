@@ -26,7 +26,7 @@ CudaGraph::CudaGraph(const cuda::Context& context, const std::function<void()>& 
   try {
     work();
   } catch (...) {
-    end(stream, &graph);
+    if (end(stream, &graph) == cuda::kSuccess) destroy_graph(graph);
     throw;
   }
   driver.check(end(stream, &graph), "cuStreamEndCapture");

@@ -1,5 +1,9 @@
 // What the kernels of a graph envelope's plan read: arrays that stay where they are, and take each
 // batch's contents by copies on a stream. What an array has beyond these is 0.
+//
+// Rejected: a copy in the graph, which reads the page-locked room anew at each launch. Every
+// layer's run would have one, and the host could fill the room only when the launch before has read
+// it.
 #pragma once
 
 #include <array>

@@ -207,6 +207,15 @@ TEST_F(GraphLaunches, refuse_to_plan_while_two_batches_are_not_copied_and_on_cap
   attention_.replan(plan, tensors.batch(), &stream_);
 }
 
+TEST_F(GraphLaunches, read_page_tables_of_this_device) {
+  GraphEnvelope envelope = envelope_;
+  alignas(16) static int32_t ids[4 * 2500];
+  envelope.page_table =
+      TensorView::contiguous(ids, DType::kInt32, {4, 2500}, {DeviceKind::kCuda, 1});
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { attention_.plan(envelope, &stream_); }),
+              HasSubstr("page_table is on cuda:1: must be on the device that runs"));
+}
+
 TEST_F(GraphLaunches, leave_nothing_behind_in_the_driver) {
   const size_t device = driver_.device_memory.size(), host = driver_.host_memory.size();
   {
