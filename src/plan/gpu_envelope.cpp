@@ -36,7 +36,7 @@ EnvelopeBounds bounds_of(const GraphEnvelope& envelope, const AttentionSpec& spe
   const size_t small = all == last ? tile_for(group, tiles) : all;
   for (size_t i = 0; i < tiles.size(); i++) {
     Machine& tile = bounds.tiles[i];
-    if (i != all) tile.max_request_tiles = i == small ? kMaxSmallTiles : 0;
+    if (i != all && !spec.batch_invariant) tile.max_request_tiles = i == small ? kMaxSmallTiles : 0;
     if (tile.max_request_tiles == 0) continue;
     const int64_t rows = tile.tile_rows;
     const int64_t of_request =

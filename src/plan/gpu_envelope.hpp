@@ -20,8 +20,10 @@ struct EnvelopeBounds {
 
 // `tiles` are a kernel's, the one of the fewest rows first. One that takes all rows of a request of
 // max_query_len is alone, but the last, which has the first that takes all of a single token beside
-// it: a launch without work costs more than what decoding tiles differ by. `envelope` is valid for
-// `spec`. Throws Error where a kernel cannot count what the envelope may have.
+// it: a launch without work costs more than what decoding tiles differ by. With
+// spec.batch_invariant a request's tile is that of every other plan, so that all are there.
+// `envelope` is valid for `spec`. Throws Error where a kernel cannot count what the envelope may
+// have.
 EnvelopeBounds bounds_of(const GraphEnvelope& envelope, const AttentionSpec& spec,
                          std::span<const Machine> tiles);
 

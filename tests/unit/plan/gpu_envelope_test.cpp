@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "support/error_of.hpp"
@@ -112,6 +113,25 @@ TEST(GpuEnvelope, no_batch_within_it_has_more_than_its_bounds) {
     RC_ASSERT(list.num_partial_rows <= bounds.num_partial_rows);
     RC_ASSERT(std::ssize(list.merge_rows) <= bounds.num_merge_rows);
     RC_CLASSIFY(!list.merge_rows.empty(), "cut");
+  }));
+}
+
+// Steps in graphs and others may alternate: what a request's bits depend on is the same in both.
+TEST(GpuEnvelope, batch_invariant_works_are_those_without_an_envelope) {
+  ASSERT_TRUE(rc::check("all envelopes, batches, tiles", [] {
+    Case drawn = draw_case();
+    drawn.spec.batch_invariant = true;
+    const EnvelopeBounds bounds = bounds_of(drawn.envelope, drawn.spec, drawn.tiles);
+    const Drawn lengths = draw_batch(drawn.envelope);
+    WorkList within, plain;
+    plan_work(lengths.batch(), drawn.spec, {bounds.tiles.data(), drawn.tiles.size()}, 0, within);
+    plan_work(lengths.batch(), drawn.spec, drawn.tiles, 0, plain);
+    RC_ASSERT(within.num_works == plain.num_works);
+    for (size_t i = 0; i < plain.works.size(); i++) {
+      const device::AttentionWork &a = within.works[i], &b = plain.works[i];
+      RC_ASSERT(std::tie(a.request, a.row_begin, a.row_end, a.key_begin, a.key_end, a.partial) ==
+                std::tie(b.request, b.row_begin, b.row_end, b.key_begin, b.key_end, b.partial));
+    }
   }));
 }
 
