@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fuzz/random_problem.hpp"
 #include "launch/emulated.hpp"
 #include "support/check.hpp"
 #include "support/cuda_graph.hpp"
@@ -184,6 +185,14 @@ class DeviceMemory {
   TensorView table_view_;
 };
 
+// A mask of the envelope's size, that begins with the batch's bits.
+DeviceBuffer mask_of(const GraphEnvelope& envelope, const RunArgs& host) {
+  DeviceBuffer mask(gpu(), static_cast<size_t>(custom_mask_bytes(envelope)));
+  if (host.custom_mask.has_value())
+    mask.copy_from_host(host.custom_mask.data, static_cast<size_t>(host.custom_mask.shape[0]));
+  return mask;
+}
+
 AttentionSpec spec_of(int32_t num_query_heads, int32_t num_kv_heads, int32_t head_dim,
                       int32_t page_size) {
   AttentionSpec spec = make_spec(DType::kBFloat16, num_query_heads, num_kv_heads, head_dim);
@@ -301,6 +310,46 @@ TEST_P(Graphs, replayed_once_captured_compute_each_batch) {
   for (size_t step = 0; step < steps.requests.size(); step++) compute(step, true);
   compute(0, true);
   EXPECT_GT(num_cut, 0);
+}
+
+// All options, layouts and groups, each in an envelope that is larger; not captured, since tensors
+// lie where the problem has them.
+class RandomEnvelopes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomEnvelopes, testing::Range(0, 4));
+
+TEST_P(RandomEnvelopes, have_room_for_their_problems) {
+  const int count = emulated() ? 1 : 40;
+  for (int i = 0; i < count && !HasFailure(); i++) {
+    const auto seed = static_cast<uint64_t>(100 + GetParam() + 4 * i);
+    Problem problem = random_gpu_problem(seed, gpu().device());
+    problem.layout.padding_rows = 1 + static_cast<int32_t>(seed % 40);
+    SCOPED_TRACE(problem.describe());
+    Tensors tensors(problem);
+    DeviceMirror mirror(gpu());
+    tensors.put(mirror);
+    const Batch batch = tensors.batch();
+    if (batch.kv_len.empty() || std::ranges::max(batch.kv_len) == 0) continue;  // there is no cache
+    GraphEnvelope envelope{
+        .max_requests = static_cast<int32_t>(batch.num_requests()) + 3,
+        .max_tokens = static_cast<int32_t>(batch.num_tokens()) + problem.layout.padding_rows,
+        .max_kv_len = std::ranges::max(batch.kv_len) + static_cast<int32_t>(seed % 700)};
+    (problem.spec.is_paged() ? envelope.num_pages : envelope.max_kv_rows) =
+        problem.spec.is_paged() ? batch.num_pages : batch.kv_start.back();
+    const Attention attention(gpu(), problem.spec, tensors.select_options(backend()));
+    Plan plan = attention.plan(envelope, nullptr);
+    attention.replan(plan, batch, nullptr);
+    tensors.write_cache(attention, mirror);
+    RunArgs args = tensors.args(plan, mirror);
+    const DeviceBuffer mask = mask_of(envelope, tensors.args(plan));
+    if (problem.spec.custom_mask)
+      args.custom_mask = TensorView::contiguous(
+          mask.data(), DType::kUInt8, {custom_mask_bytes(envelope)}, gpu().tensor_device());
+    attention.run(plan, args);
+    gpu().synchronize();
+    tensors.fetch(mirror);
+    EXPECT_EQ(verdict(problem, expect(problem, tensors.values()), tensors.collect()), "")
+        << plan.describe();
+  }
 }
 
 // As a program has it; here of two layers.
