@@ -277,8 +277,8 @@ MUTANTS = {
         ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",
-            "its[j] != 0 && d < params.head_dim",
-            "d < params.head_dim",
+            "if (its[j] == 0) continue;",
+            "",
         ),
         "infinite_state_weighed": (
             "merge/merge_states.cuh",
@@ -292,8 +292,8 @@ MUTANTS = {
         ),
         "zeros_lose_their_sign": (
             "merge/merge_states.cuh",
-            "begun ? fmaf(its[j], x[j][e], merged[e]) : its[j] * x[j][e]",
-            "fmaf(its[j], x[j][e], merged[e])",
+            "begun ? fmaf(its[j], rows[j][e], merged[e]) : its[j] * rows[j][e]",
+            "fmaf(its[j], rows[j][e], merged[e])",
         ),
         "lse_of_the_result_in_log2": (
             "merge/merge_states.cuh",
@@ -307,8 +307,8 @@ MUTANTS = {
         ),
         "second_elements_of_chunks_forgotten": (
             "merge/merge_states.cuh",
-            "x[2 * i + 1] = Element::high(pairs[i]);",
-            "x[2 * i + 1] = Element::low(pairs[i]);",
+            "return i % 2 ? Element::high(pairs[i / 2]) : Element::low(pairs[i / 2]);",
+            "return Element::low(pairs[i / 2]);",
         ),
         "weights_of_the_other_row": (
             "merge/merge_states.cuh",

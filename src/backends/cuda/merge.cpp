@@ -56,8 +56,9 @@ KernelText merge_states_text(DType from, DType to, jit::Architecture architectur
               .type("to", element_of(to)),
           {.header = "merge/merge_states.cuh",
            .function = "rapt_merge_states",
-           .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kMergeWarps, 1) "
-                    "rapt_merge_states(GRID_CONSTANT const MergeStatesParams params) {\n"
+           .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kMergeWarps, "
+                    "kMergeBlocks<key::from>) rapt_merge_states(GRID_CONSTANT const "
+                    "MergeStatesParams params) {\n"
                     "  merge_states<key::from, key::to>(params);\n}",
            .agreements = {same_size<MergeStatesParams>("MergeStatesParams"),
                           {"kMergeWarps", device::kMergeWarps}}}};

@@ -17,36 +17,28 @@ namespace rapt::device {
 
 struct F32 {};
 
-// kElems elements of a row from d on: 1, 2 at a multiple of 4 bytes, or kMergeElems at one of 16.
+// Thread blocks that an SM holds, so that enough bytes are on their way: as many as need no spills.
+template <class From>
+constexpr int kMergeBlocks = 8;
+template <>
+constexpr int kMergeBlocks<F32> = 6;
+
+// kElems elements of a row from d on: 1, or 2 at a multiple of 4 bytes.
 template <int kElems>
 DEVICE void load_row(F32, float (&x)[kElems], const u8* row, int d) {
-  if constexpr (kElems == kMergeElems) {
 #pragma unroll
-    for (int i = 0; i < kElems; i += 4) {
-      const Quad q = load_coherent_16(row + 4 * (d + i));
-      x[i] = bits_float(q.x), x[i + 1] = bits_float(q.y);
-      x[i + 2] = bits_float(q.z), x[i + 3] = bits_float(q.w);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kElems; i++) x[i] = load_coherent_f32(row + 4 * (d + i));
-  }
+  for (int i = 0; i < kElems; i++) x[i] = load_coherent_f32(row + 4 * (d + i));
 }
 template <int kElems, class Element>
 DEVICE void load_row(Element, float (&x)[kElems], const u8* row, int d) {
-  if constexpr (kElems == kMergeElems) {
-    const Quad q = load_coherent_16(row + 2 * d);
-    const u32 pairs[] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      x[2 * i] = Element::low(pairs[i]), x[2 * i + 1] = Element::high(pairs[i]);
-  } else if constexpr (kElems == 2) {
+  if constexpr (kElems == 2) {
     const u32 pair = float_bits(load_coherent_f32(row + 2 * d));
     x[0] = Element::low(pair), x[1] = Element::high(pair);
   } else {
     x[0] = Element::low(load_coherent_2(row + 2 * d));
   }
 }
+// The same, or kMergeElems at a multiple of 16 bytes.
 template <int kElems>
 DEVICE void store_row(F32, u8* row, int d, const float (&x)[kElems]) {
   if constexpr (kElems == kMergeElems) {
@@ -70,12 +62,48 @@ DEVICE void store_row(Element, u8* row, int d, const float (&x)[kElems]) {
     store_global_2(row + 2 * d, static_cast<u16>(Element::pack(x[0], 0)));
 }
 
+// kElems elements of a row on their way, in as many registers as they have bytes.
+template <class From, int kElems>
+struct LoadedRow {
+  float x[kElems];
+  METHOD void load(const u8* row, int d) { load_row<kElems>(From{}, x, row, d); }
+  METHOD float operator[](int i) const { return x[i]; }
+};
+template <class Element>
+struct LoadedRow<Element, kMergeElems> {
+  u32 pairs[kMergeElems / 2];
+  METHOD void load(const u8* row, int d) {
+    const Quad q = load_coherent_16(row + 2 * d);
+    pairs[0] = q.x, pairs[1] = q.y, pairs[2] = q.z, pairs[3] = q.w;
+  }
+  METHOD float operator[](int i) const {
+    return i % 2 ? Element::high(pairs[i / 2]) : Element::low(pairs[i / 2]);
+  }
+};
+template <>
+struct LoadedRow<F32, kMergeElems> {
+  float x[kMergeElems];
+  METHOD void load(const u8* row, int d) {
+#pragma unroll
+    for (int i = 0; i < kMergeElems; i += 4) {
+      const Quad q = load_coherent_16(row + 4 * (d + i));
+      x[i] = bits_float(q.x), x[i + 1] = bits_float(q.y);
+      x[i + 2] = bits_float(q.z), x[i + 3] = bits_float(q.w);
+    }
+  }
+  METHOD float operator[](int i) const {
+    return x[i];
+  }
+};
+
 // Rows are those of a block in turn; lanes whose row is not there take part in exchanges alone.
 template <class From, class To, int kElems>
 DEVICE void merge_row(const MergeStatesParams& params) {
   constexpr int kLanes = static_cast<int>(kWarpLanes) / merge_rows_of_warp(kElems);
   constexpr int kPerLane = kMaxMergeStates / kLanes;
-  constexpr int kAtOnce = 4;  // states whose loads are under way together
+  using Loaded = LoadedRow<From, kElems>;
+  // States whose loads are under way together.
+  constexpr int kAtOnce = 4;
   static_assert(kPerLane * kLanes == kMaxMergeStates && kMaxMergeStates % kAtOnce == 0);
   const int lane = static_cast<int>(lane_index()) % kLanes;
   const int first_lane = static_cast<int>(lane_index()) - lane;
@@ -84,6 +112,16 @@ DEVICE void merge_row(const MergeStatesParams& params) {
                     first_lane / kLanes;
   const bool is_there = index < params.num_rows;
   const i64 token = divide(index, params.num_heads), head = index - token * params.num_heads;
+
+  Loaded rows[kAtOnce];
+  const auto load_state = [&](int j, int s, int d) {
+    if (!is_there || s >= params.num_states || d >= params.head_dim) return;
+    const MergeState& state = params.states[s];
+    rows[j].load(state.out + token * state.out_token_stride + head * state.out_head_stride, d);
+  };
+  // Before their weights are known, since memory takes as long for those as for these.
+#pragma unroll
+  for (int j = 0; j < kAtOnce; j++) load_state(j, j, kElems * lane);
 
   // Of states lane, lane + kLanes, ...; -inf where there is none.
   float lse[kPerLane], weight[kPerLane], top = -infinity(), sum = 0;
@@ -116,22 +154,18 @@ DEVICE void merge_row(const MergeStatesParams& params) {
       const int end = min(params.num_states, (i + 1) * kLanes);
       // All lanes take part in every exchange; the weight of a state that is not there is 0.
       for (int s = i * kLanes; s < end; s += kAtOnce) {
-        float its[kAtOnce], x[kAtOnce][kElems] = {};
+        float its[kAtOnce];
 #pragma unroll
         for (int j = 0; j < kAtOnce; j++) {
           its[j] = bits_float(shuffle(float_bits(weight[i] * norm), first_lane + s % kLanes + j));
-          const MergeState& state = params.states[s + j];
-          if (its[j] != 0 && d < params.head_dim)
-            load_row<kElems>(
-                From{}, x[j],
-                state.out + token * state.out_token_stride + head * state.out_head_stride, d);
+          if ((first > 0 || s > 0) && its[j] != 0) load_state(j, s + j, d);
         }
 #pragma unroll
         for (int j = 0; j < kAtOnce; j++) {
           if (its[j] == 0) continue;
 #pragma unroll
           for (int e = 0; e < kElems; e++)  // 0 + -0 is not -0
-            merged[e] = begun ? fmaf(its[j], x[j][e], merged[e]) : its[j] * x[j][e];
+            merged[e] = begun ? fmaf(its[j], rows[j][e], merged[e]) : its[j] * rows[j][e];
           begun = true;
         }
       }
