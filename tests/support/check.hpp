@@ -52,6 +52,14 @@ inline double lse_at(const Problem& problem, const Outcome& outcome, int64_t tok
   return outcome.lse[head * problem.num_tokens() + token];
 }
 
+// The plan had rows whose keys were cut, by the words of each backend.
+inline bool has_splits(const Outcome& outcome) {
+  for (const char* words : {" splits merged", " rows merged"})
+    if (outcome.plan.find(words) != std::string::npos)
+      return outcome.plan.find(std::string(" 0") + words) == std::string::npos;
+  return false;
+}
+
 inline ValueOf constant(float value) {
   return [value](int64_t, int64_t, int64_t, int64_t) { return value; };
 }

@@ -1,13 +1,17 @@
 #include "support/matrix.hpp"
 
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 
 namespace rapt::test {
 
 std::string Backend::describe() const {
-  if (device != "cpu") return name + " on " + device;
+  if (device != "cpu")
+    return name + " on " + device + (table_on_device.value_or(false) ? ", as its table" : "");
   return name + (isa ? std::string(" ") + to_string(*isa) : "") + " x" +
          std::to_string(num_threads);
 }
@@ -17,6 +21,8 @@ Context& context_of(const Backend& backend) {
   const int isa = backend.isa ? static_cast<int>(*backend.isa) : -1;
   std::unique_ptr<Context>& context = contexts[{backend.device, isa, backend.num_threads}];
   if (!context) {
+    // Each test is a process, which compiles what none before it has.
+    if (on_emulator()) setenv("RAPT_CACHE_DIR", KERNEL_CACHE, 0);
     ContextOptions options;
     options.device = backend.device;
     options.num_threads = backend.num_threads;
@@ -24,6 +30,37 @@ Context& context_of(const Backend& backend) {
     context = std::make_unique<Context>(std::move(options));
   }
   return *context;
+}
+
+const std::string& test_device() {
+  static const std::string device = [] {
+    const char* named = std::getenv("RAPT_TEST_DEVICE");
+    return std::string(named && *named ? named : "cpu");
+  }();
+  return device;
+}
+
+bool on_cpu() {
+  return test_device() == "cpu";
+}
+
+bool on_emulator() {
+  return test_device().starts_with("emulated");
+}
+
+void say_emulated(const char* what, long long part, long long whole) {
+  static std::set<std::tuple<std::string, long long, long long>> said;
+  if (said.insert({what, part, whole}).second)
+    std::printf("emulated: a %s of %lld in place of %lld\n", what, part, whole);
+}
+
+std::vector<DType> dtypes() {
+  if (on_cpu()) return {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  return some_of<DType>({DType::kBFloat16, DType::kFloat16});
+}
+
+DType finest_dtype() {
+  return on_cpu() ? DType::kFloat32 : on_emulator() ? DType::kBFloat16 : DType::kFloat16;
 }
 
 std::vector<CpuIsa> host_isas() {
@@ -35,6 +72,16 @@ std::vector<CpuIsa> host_isas() {
 
 std::vector<Backend> backends_for(const AttentionSpec& spec, const SelectOptions& options) {
   std::vector<Backend> backends;
+  if (!on_cpu()) {
+    const Backend gpu{.name = "", .device = test_device()};
+    for (const BackendVerdict& verdict : explain(spec, context_of(gpu).device(), options))
+      for (const bool table_on_device : {false, true})
+        if (verdict.accepted && (spec.is_paged() || !table_on_device))
+          backends.push_back({.name = to_string(verdict.backend),
+                              .device = gpu.device,
+                              .table_on_device = table_on_device});
+    return backends;
+  }
   const std::vector<CpuIsa> isas = host_isas();
   for (const BackendVerdict& verdict : explain(spec, host_cpu(), options))
     if (verdict.accepted && verdict.backend == BackendId::kReference)

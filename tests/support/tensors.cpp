@@ -144,6 +144,7 @@ void Tensors::lay_out_pages() {
   const int64_t element = size_of(dtype);
   keys_ = GuardedBuffer(num_pages_ * layers * (k_block + v_block) * element);
   if (layout.first_page == 0) keys_.fill(kPoison);  // layers and rows between, too
+  if (!apart) first_key_byte_ = static_cast<size_t>(layout.first_page * k_page * element);
   auto view = [&](int64_t base, int64_t page, int64_t row, int64_t dim) {
     return TensorView::strided(keys_.data() + base * element, dtype,
                                {num_pages_, page_size, hkv, dim},
@@ -254,10 +255,6 @@ Tensors::NewKeys Tensors::new_keys() {
   return made;
 }
 
-void Tensors::write_cache(const Attention& attention) {
-  if (writes_cache()) attention.write_kv(new_keys().args);
-}
-
 void Tensors::write_cache(const Attention& attention, DeviceMirror& mirror) {
   if (!writes_cache()) return;
   const NewKeys made = new_keys();
@@ -271,8 +268,9 @@ void Tensors::write_cache(const Attention& attention, DeviceMirror& mirror) {
 
 void Tensors::put(DeviceMirror& mirror) const {
   for (const GuardedBuffer* buffer :
-       {&q_, &keys_, &table_, &mask_, &sinks_, &slopes_, &k_scale_, &v_scale_})
+       {&q_, &table_, &mask_, &sinks_, &slopes_, &k_scale_, &v_scale_})
     mirror.put(*buffer);
+  mirror.put(keys_.data(), keys_.size(), first_key_byte_);
 }
 
 Batch Tensors::batch(const DeviceMirror& mirror, bool table_on_device) const {
@@ -293,6 +291,7 @@ RunArgs Tensors::args(const Plan& plan, DeviceMirror& mirror) {
 
 void Tensors::fetch(const DeviceMirror& mirror) {
   for (GuardedBuffer* buffer : {&out_, &lse_}) mirror.fetch(*buffer);
+  mirror.check_bands();
 }
 
 Batch Tensors::batch() const {
@@ -357,34 +356,20 @@ Outcome Tensors::collect() const {
   return outcome;
 }
 
-namespace {
-
-Outcome run_on_gpu(Tensors& tensors, const Attention& attention, Context& context) {
-  DeviceMirror mirror(context);
-  tensors.put(mirror);
-  // Every other problem has its page table there.
-  const bool table_on_device = tensors.problem().spec.is_paged() && tensors.problem().seed % 2 == 0;
-  const Plan plan = attention.plan(tensors.batch(mirror, table_on_device));
-  tensors.write_cache(attention, mirror);
-  attention.run(plan, tensors.args(plan, mirror));
-  context.synchronize();
-  tensors.fetch(mirror);
-  Outcome outcome = tensors.collect();
-  outcome.plan = plan.describe();
-  return outcome;
+Outcome Placed::collect() {
+  context_.synchronize();
+  tensors_.fetch(mirror_);
+  return tensors_.collect();
 }
-
-}  // namespace
 
 Outcome run(Tensors& tensors, const Backend& backend) {
   Context& context = context_of(backend);
   const Attention attention(context, tensors.problem().spec, tensors.select_options(backend));
-  if (context.tensor_device().kind == DeviceKind::kCuda)
-    return run_on_gpu(tensors, attention, context);
-  const Plan plan = attention.plan(tensors.batch());
-  tensors.write_cache(attention);
-  attention.run(plan, tensors.args(plan));
-  Outcome outcome = tensors.collect();
+  Placed placed(tensors, backend);
+  const Plan plan = attention.plan(placed.batch());
+  placed.write_cache(attention);
+  attention.run(plan, placed.args(plan));
+  Outcome outcome = placed.collect();
   outcome.plan = plan.describe();
   return outcome;
 }

@@ -34,14 +34,13 @@ class Tensors {
   SelectOptions select_options(const Backend& backend) const;
   // Arguments for a run of the plan; out, lse and workspace are filled anew.
   RunArgs args(const Plan& plan);
-  // Writes the keys and values by Attention::write_kv, in a layout that asks for it.
-  void write_cache(const Attention& attention);
 
-  // The same on a device: all buffers but the workspace and the outputs go there with put(); the
-  // page table is there too, or stays on the host.
+  // The same on a mirror's device: all buffers but the workspace and the outputs go there with
+  // put(); the page table is there too, or stays on the host.
   void put(DeviceMirror& mirror) const;
   Batch batch(const DeviceMirror& mirror, bool table_on_device) const;
   RunArgs args(const Plan& plan, DeviceMirror& mirror);
+  // Writes the keys and values by Attention::write_kv, in a layout that asks for it.
   void write_cache(const Attention& attention, DeviceMirror& mirror);
   void fetch(const DeviceMirror& mirror);  // what a run wrote
 
@@ -68,11 +67,37 @@ class Tensors {
   std::vector<int32_t> query_start_, kv_len_, kv_start_;  // kv_start_ with gaps; empty if paged
   TensorView q_view_, k_view_, v_view_, out_view_, lse_view_, table_view_;
   int64_t num_pages_ = 0;
+  size_t first_key_byte_ = 0;  // of keys_; nothing is written before it
   GuardedBuffer q_, keys_, table_, out_, lse_, workspace_;
   GuardedBuffer mask_, sinks_, slopes_, k_scale_, v_scale_;
 };
 
-// Selects by name, plans, runs; where the backend is a device's, there.
+// A problem's tensors where a context's runs take them: as they are on the CPU, as doubles on a
+// GPU.
+class Placed {
+ public:
+  Placed(Tensors& tensors, const Backend& backend)
+      : tensors_(tensors),
+        context_(context_of(backend)),
+        table_on_device_(tensors.problem().spec.is_paged() &&
+                         backend.table_on_device.value_or(tensors.problem().seed % 2 == 0)) {
+    tensors.put(mirror_);
+  }
+  Batch batch() const { return tensors_.batch(mirror_, table_on_device_); }
+  RunArgs args(const Plan& plan) { return tensors_.args(plan, mirror_); }
+  void write_cache(const Attention& attention) { tensors_.write_cache(attention, mirror_); }
+  // Waits for the last run.
+  Outcome collect();
+  DeviceMirror& mirror() { return mirror_; }
+
+ private:
+  Tensors& tensors_;
+  Context& context_;
+  bool table_on_device_;
+  DeviceMirror mirror_{context_};
+};
+
+// Selects by name, plans, runs.
 Outcome run(Tensors& tensors, const Backend& backend);
 Outcome run(const Problem& problem, const Backend& backend);
 
