@@ -1,16 +1,15 @@
-// Public reports, the short records that a CPU can check.
+// Public reports, the short records that this far can be checked.
 #include <sys/mman.h>
 
 #include "support/check.hpp"
 #include "support/element.hpp"
+#include "support/error_of.hpp"
 
 namespace rapt::test {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-
 TEST(ShortRecords, K01_a_mask_row_all_false_gives_zeros) {
-  for (DType dtype : kDTypes)
+  for (DType dtype : dtypes())
     for (int32_t batch : {1, 3, 9}) {
       Problem problem{.spec = make_spec(dtype, 4, 2, 64)};
       for (int32_t b = 0; b < batch; b++) problem.requests.push_back({b % 2 ? 1 : 6, 20});
@@ -27,7 +26,7 @@ TEST(ShortRecords, K01_a_mask_row_all_false_gives_zeros) {
 }
 
 TEST(ShortRecords, K05_alibi_slopes_belong_to_the_callers_heads) {
-  Problem whole{.spec = make_spec(DType::kFloat32, 8, 8, 64), .requests = {{1, 30}, {7, 20}}};
+  Problem whole{.spec = make_spec(finest_dtype(), 8, 8, 64), .requests = {{1, 30}, {7, 20}}};
   whole.spec.alibi = true;
   for (int h = 1; h <= 8; h++) whole.alibi_slopes.push_back(std::exp2(float(-h)));
   const Values values = values_of(whole);
@@ -50,13 +49,14 @@ TEST(ShortRecords, K05_alibi_slopes_belong_to_the_callers_heads) {
         for (int64_t h = 0; h < 4; h++)
           for (int64_t d = 0; d < 64; d++)
             ASSERT_NEAR(part.out[(t * 4 + h) * 64 + d],
-                        outcome.out[(t * 8 + 4 * rank + h) * 64 + d], 1e-5);
+                        outcome.out[(t * 8 + 4 * rank + h) * 64 + d],
+                        on_cpu() ? 1e-5 : 4 * unit_roundoff(whole.spec.dtype));
     }
   });
 }
 
 TEST(ShortRecords, K07_a_mixed_batch_equals_one_request_at_a_time) {
-  for (DType dtype : kDTypes) {
+  for (DType dtype : dtypes()) {
     Problem mixed{.spec = make_spec(dtype, 8, 2, 64),
                   .requests = {{1, 40}, {30, 30}, {1, 7}, {5, 90}, {1, 200}}};
     mixed.spec.batch_invariant = true;
@@ -71,9 +71,30 @@ TEST(ShortRecords, K07_a_mixed_batch_equals_one_request_at_a_time) {
   }
 }
 
-// A plan cut for one number of threads is run by no other's backend, and the workspace is what the
-// plan says: no smaller one is taken (K28).
-TEST(ShortRecords, K09_a_plan_runs_only_as_it_was_cut) {
+// The workspace is what the plan says: no smaller one is taken, and nothing written.
+TEST(ShortRecords, K28_the_workspace_is_as_large_as_the_plan_says) {
+  Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64), .requests = {{1, 4096}, {1, 7}}};
+  Tensors tensors(problem);
+  bool needed = false;
+  on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {
+    const Attention attention(context_of(backend), problem.spec, {.backend = backend.name});
+    Placed placed(tensors, backend);
+    const Plan plan = attention.plan(placed.batch());
+    RunArgs args = placed.args(plan);
+    if (args.workspace.bytes == 0) return;
+    needed = true;
+    args.workspace.bytes--;
+    EXPECT_THROW(attention.run(plan, args), Error);
+    for (float out : placed.collect().out) ASSERT_EQ(out, load(DType::kBFloat16, "\xa5\xa5"));
+    args.workspace.bytes++;
+    attention.run(plan, args);
+    EXPECT_EQ(placed.collect().out, outcome.out);
+  });
+  EXPECT_TRUE(needed) << "no plan had a workspace";
+}
+
+// A plan cut for one number of threads is run by no other's backend.
+TEST(ShortRecordsOnCpu, K09_a_plan_runs_only_as_it_was_cut) {
   Problem problem{.spec = make_spec(DType::kBFloat16, 8, 2, 64), .requests = {{1, 4096}, {1, 7}}};
   Tensors tensors(problem);
   auto expect_refused = [&](const Attention& attention, const Plan& plan, const RunArgs& args) {
@@ -88,11 +109,6 @@ TEST(ShortRecords, K09_a_plan_runs_only_as_it_was_cut) {
     const Attention narrow(context_of({backend.name, backend.isa, 1}), problem.spec, options);
     const Plan plan = wide.plan(tensors.batch());
     expect_refused(narrow, plan, tensors.args(plan));
-    RunArgs args = tensors.args(plan);
-    if (args.workspace.bytes > 0) {
-      args.workspace.bytes--;
-      expect_refused(wide, plan, args);
-    }
     wide.run(plan, tensors.args(plan));
     EXPECT_EQ(verdict(problem, expect(problem), tensors.collect()), "");
   }
@@ -104,12 +120,16 @@ TEST(ShortRecords, K10_what_the_workspace_held_does_not_matter) {
   Tensors tensors(problem);
   on_every_backend(problem, [&](const Outcome& outcome, const Backend& backend) {  // 0xFF
     const Attention attention(context_of(backend), problem.spec, {.backend = backend.name});
-    const Plan plan = attention.plan(tensors.batch());
+    Placed placed(tensors, backend);
+    const Plan plan = attention.plan(placed.batch());
     for (uint8_t filling : {0x00, 0x7f, 0x3f}) {
-      const RunArgs args = tensors.args(plan);
-      std::fill_n(static_cast<uint8_t*>(args.workspace.data), args.workspace.bytes, filling);
+      RunArgs args = placed.args(plan);
+      GuardedBuffer workspace(plan.workspace_bytes(), kWorkspaceAlignment);
+      workspace.fill(filling);
+      placed.mirror().put(workspace);
+      args.workspace.data = placed.mirror().address(workspace.data());
       attention.run(plan, args);
-      EXPECT_EQ(tensors.collect().out, outcome.out);
+      EXPECT_EQ(placed.collect().out, outcome.out);
     }
   });
 }
@@ -122,13 +142,17 @@ TEST(ShortRecords, K11_planning_reads_no_device_memory) {
   ASSERT_NE(unreadable, MAP_FAILED);
   Batch batch = tensors.batch();
   batch.page_table.data = unreadable;
-  batch.page_table.device = {DeviceKind::kCuda, 0};
   for (const Backend& backend : backends_for(problem.spec)) {
     SCOPED_TRACE(backend.describe());
+    const Device device = context_of(backend).tensor_device();
+    batch.page_table.device = on_cpu() ? Device{DeviceKind::kCuda, 0} : device;
     const Attention attention(context_of(backend), problem.spec, {.backend = backend.name});
     try {
-      attention.plan(batch);  // a fault here would end the program
+      const Plan plan = attention.plan(batch);  // a fault here would end the program
+      EXPECT_EQ(plan.num_tokens(), 10);
+      EXPECT_FALSE(on_cpu());
     } catch (const Error& error) {
+      EXPECT_TRUE(on_cpu()) << error.what();
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     }
   }
@@ -136,34 +160,45 @@ TEST(ShortRecords, K11_planning_reads_no_device_memory) {
 }
 
 TEST(ShortRecords, K13_query_lengths_that_are_not_uniform) {
-  for (DType dtype : kDTypes) {
+  for (DType dtype : dtypes()) {
     Problem problem{.spec = make_spec(dtype, 8, 2, 64), .requests = {{1, 33}, {2, 20}, {1, 64}}};
     expect_oracle(problem);
   }
 }
 
 TEST(ShortRecords, K21_head_dims_off_every_tile) {
-  for (DType dtype : kDTypes)
-    for (auto [qk, vo] : {std::pair{200, 200},
-                          {1, 1},
-                          {7, 7},
-                          {33, 33},
-                          {100, 100},
-                          {104, 24},
-                          {24, 104},
-                          {136, 136},
-                          {264, 264},
-                          {504, 504},
-                          {8, 512},
-                          {512, 8}}) {
+  std::vector<std::pair<int, int>> dims = some_of<std::pair<int, int>>(
+      {{104, 24}, {200, 200}, {8, 256}, {24, 104}, {256, 8}, {136, 136}, {40, 40}, {248, 248}}, 1);
+  if (on_cpu())
+    dims.insert(dims.end(),
+                {{1, 1}, {7, 7}, {33, 33}, {100, 100}, {264, 264}, {504, 504}, {8, 512}, {512, 8}});
+  for (DType dtype : dtypes())
+    for (auto [qk, vo] : dims) {
       Problem problem{.spec = make_spec(dtype, 4, 2, qk, vo), .requests = {{1, 20}, {19, 23}}};
       expect_oracle(problem);
     }
 }
 
+// Those that a GPU has not are refused before anything is written.
+TEST(ShortRecords, K21_head_dims_that_a_gpu_has_not_are_refused_by_name) {
+  for (const int32_t dim : {1, 7, 33, 100, 264, 504, 512}) {
+    const AttentionSpec spec = make_spec(DType::kBFloat16, 4, 2, dim);
+    if (on_cpu()) {
+      EXPECT_FALSE(backends_for(spec).empty()) << dim;
+      continue;
+    }
+    const std::string error = error_of(ErrorCode::kUnsupported, [&] {
+      Attention(context_of({.name = "", .device = test_device()}), spec);
+    });
+    EXPECT_NE(error.find("head_dim"), std::string::npos) << error;
+  }
+}
+
 TEST(ShortRecords, K22_every_page_size_that_is_accepted_runs) {
-  for (int32_t page_size : {1,  2,  3,   5,   7,   8,   15,  16,  17,  24,  31,   32,   33,  48,
-                            63, 64, 100, 128, 255, 256, 257, 512, 544, 768, 1000, 1023, 1024}) {
+  const std::vector<int32_t> sizes = {64,  544, 3,   768, 1,   2,   5,    7,    8,
+                                      15,  16,  17,  24,  31,  32,  33,   48,   63,
+                                      100, 128, 255, 256, 257, 512, 1000, 1023, 1024};
+  for (int32_t page_size : some_of(sizes, 1)) {
     Problem problem{.spec = make_spec(DType::kBFloat16, 4, 2, 64), .requests = {{1, 70}, {9, 65}}};
     problem.spec.page_size = page_size;
     problem.layout.unused_pages = 1;
@@ -172,7 +207,7 @@ TEST(ShortRecords, K22_every_page_size_that_is_accepted_runs) {
 }
 
 TEST(ShortRecords, K25_pages_left_of_the_window_may_hold_anything) {
-  for (DType dtype : kDTypes)
+  for (DType dtype : dtypes())
     for (int32_t query_len : {1, 4, 20}) {
       Problem problem{.spec = make_spec(dtype, 4, 2, 64),
                       .requests = {{query_len, 200}, {query_len, 49}}};
@@ -182,7 +217,7 @@ TEST(ShortRecords, K25_pages_left_of_the_window_may_hold_anything) {
 }
 
 TEST(ShortRecords, K26_huge_logits_of_a_single_key_give_its_value) {
-  for (DType dtype : {DType::kFloat32, DType::kBFloat16})
+  for (DType dtype : {on_cpu() ? DType::kFloat32 : DType::kBFloat16, DType::kBFloat16})
     for (int32_t num_queries : {1, 5, 20}) {
       Problem problem{.spec = make_spec(dtype, 2, 1, 64), .requests = {{num_queries, 1}}};
       problem.spec.causal = false;
@@ -194,8 +229,29 @@ TEST(ShortRecords, K26_huge_logits_of_a_single_key_give_its_value) {
     }
 }
 
+// Equal scores of any size count their keys, also where there are several steps of keys, splits,
+// and logits whose rounding alone is more than an exponent bears.
+TEST(ShortRecords, K26_equal_logits_of_any_size_give_the_mean) {
+  for (DType dtype : dtypes())
+    for (float q : {1.0f, 100.0f, 3001.0f, 40001.0f, -40001.0f})
+      for (const int32_t num_queries : {1, 40}) {
+        const int32_t kv_len = sized(4096, 600);
+        Problem problem{.spec = make_spec(dtype, 2, 1, 64), .requests = {{num_queries, kv_len}}};
+        problem.spec.causal = false;
+        problem.q = constant(q);
+        problem.k = constant(std::abs(q));
+        problem.v = [](auto, int64_t j, auto, auto) { return j % 2 ? 3.0f : 1.0f; };
+        const double rounded = round_to(dtype, q), logit = 8 * rounded * std::abs(rounded);
+        on_every_backend(problem, [&](const Outcome& outcome, const Backend&) {
+          for (float x : outcome.out) ASSERT_NEAR(x, 2, 2 * unit_roundoff(dtype) + 1e-5) << q;
+          for (float x : outcome.lse)
+            ASSERT_NEAR(x, logit + std::log(kv_len), 1e-4 + 1e-6 * std::abs(logit)) << q;
+        });
+      }
+}
+
 TEST(ShortRecords, K30_every_backend_gives_the_lse_and_asking_changes_nothing) {
-  for (DType dtype : kDTypes) {
+  for (DType dtype : dtypes()) {
     Problem with{.spec = make_spec(dtype, 8, 2, 64), .requests = {{1, 300}, {20, 40}}};
     Problem without = with;
     without.spec.needs_lse = false;

@@ -34,7 +34,7 @@ inline State state_of(const Problem& problem, const Outcome& outcome) {
 
 // merge() of states of one shape; `into` >= 0 merges in place, into that state's own memory.
 inline State merged(const std::vector<State>& states, DType out_dtype, int into = -1,
-                    int32_t num_threads = 2) {
+                    const Backend& backend = {"", std::nullopt, 2, test_device()}) {
   const State& first = states[0];
   const size_t count = first.out.size();
   std::vector<GuardedBuffer> outs, lses;
@@ -56,10 +56,19 @@ inline State merged(const std::vector<State>& states, DType out_dtype, int into 
   for (const State& state : states) add(&state, state.dtype);
   add(nullptr, out_dtype);
   const size_t target = into >= 0 ? into : states.size();
+  Context& context = context_of(backend);
+  DeviceMirror mirror(context);
+  for (const std::vector<GuardedBuffer>* buffers : {&outs, &lses})
+    for (const GuardedBuffer& buffer : *buffers) mirror.put(buffer);
+  for (std::vector<TensorView>* views : {&out_views, &lse_views})
+    for (TensorView& view : *views) view = mirror.view(view);
   const std::vector<TensorView> in_outs(out_views.begin(), out_views.end() - 1);
   const std::vector<TensorView> in_lses(lse_views.begin(), lse_views.end() - 1);
-  merge(context_of({"", std::nullopt, num_threads}),
+  merge(context,
         {.outs = in_outs, .lses = in_lses, .out = out_views[target], .lse = lse_views[target]});
+  context.synchronize();
+  mirror.fetch(outs[target]), mirror.fetch(lses[target]);
+  mirror.check_bands();
   State result = first;
   result.dtype = out_views[target].dtype;
   for (size_t i = 0; i < count; i++)

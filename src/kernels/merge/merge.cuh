@@ -8,7 +8,7 @@
 #include "ptx/copy.cuh"
 #include "ptx/math.cuh"
 #include "ptx/threads.cuh"
-#include "softmax/lanes.cuh"
+#include "softmax/sink.cuh"
 
 namespace rapt::device {
 
@@ -28,8 +28,8 @@ DEVICE void merge_rows(const MergeParams& params) {
   float top = -infinity();
   for (int part = lane; part < row.num_parts; part += kWarpLanes) top = fmaxf(top, lse_of(part));
   top = lanes_max<kWarpLanes>(top);
-  const float sink =
-      params.sinks ? load_global_f32(params.sinks + row.query_head) * kLog2E : -infinity();
+  const float natural = params.sinks ? load_global_f32(params.sinks + row.query_head) : -infinity();
+  const float sink = sink_in_log2(natural);
   top = fmaxf(top, sink);
   // Nothing to weigh: any finite reference will do.
   const float reference = top == -infinity() ? 0 : top;
@@ -59,7 +59,7 @@ DEVICE void merge_rows(const MergeParams& params) {
   if (params.lse && lane == 0)
     store_global_f32(
         params.lse + row.query_head * params.lse_head_stride + row.token * params.lse_token_stride,
-        sum == 0 ? -infinity() : (reference + log2_fast(sum)) * kLn2);
+        sum == 0 ? -infinity() : lse_with_sink(sum, reference, natural, sink));
 }
 
 }  // namespace rapt::device

@@ -17,6 +17,7 @@
 #include "copy/tile.cuh"
 #include "mma/tile_products.cuh"
 #include "softmax/online.cuh"
+#include "softmax/sink.cuh"
 #include "variant/visible.cuh"
 
 namespace rapt::device {
@@ -344,16 +345,21 @@ class AttentionBlock {
         float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E), weight = 1;
         if (top == -infinity()) top = 0;
         const bool partial = work_.partial >= 0;
+        float lse;
         if (kVariant.sinks && !partial && row < work_.row_end) {
-          const float sink = load_global_f32(params_.sinks + query_head(row)) * kLog2E;
+          const float natural = load_global_f32(params_.sinks + query_head(row));
+          const float sink = sink_in_log2(natural);
           const float higher = sum == 0 ? sink : fmaxf(top, sink);
           if (higher > -infinity()) {
-            weight = exp2_fast(top - higher);
+            weight = sum == 0 ? 0 : exp2_fast(top - higher);  // 0 * inf would be NaN
             sum = sum * weight + (sink == higher ? 1 : exp2_fast(sink - higher));
             top = higher;
           }
+          lse = lse_with_sink(sum, top, natural, sink);
+        } else {
+          lse = (top + log2_fast(sum)) * kLn2;
         }
-        const float lse = sum == 0 ? -infinity() : (top + log2_fast(sum)) * kLn2;
+        if (sum == 0) lse = -infinity();
         const float norm = sum == 0 ? 0 : weight / sum * params_.out_scale;
         if (partial) {
           if (row >= work_.row_end) continue;

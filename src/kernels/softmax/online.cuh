@@ -15,6 +15,9 @@ namespace rapt::device {
 // weights stay below 2^8, which fp32 sums and 16-bit products bear.
 constexpr float kMaxLag = 8;
 
+// log2 units; the rounding of a larger one is visible, and of 2^31 more than weights bear.
+constexpr float kMostReference = 1 << 16;
+
 constexpr int kRowLanes = 4;  // that share a row
 
 // Running state of one row. Scores are in units of `factor`: 1 / factor of log2 units.
@@ -33,11 +36,20 @@ struct SoftmaxRow {
     top = lanes_max<kRowLanes>(top);
     // -inf - -inf is no number and moves nothing.
     const bool moves = (top - max) * factor > kMaxLag;
-    const float before = max;
+    const float decay = moves ? exp2_fast((max - top) * factor) : 1;
     if (moves) max = top;
     // No key yet: every score is -inf, and any finite reference will do.
-    const float reference = max == -infinity() ? 0 : max * factor;
-    const float decay = moves ? exp2_fast(fmaf(before, factor, -reference)) : 1;
+    float reference = max == -infinity() ? 0 : max * factor;
+    // The products below are not rounded as it is, so that the difference comes first. All of a warp
+    // go one way: ptxas spills where each lane may go its own.
+    if (any_lane(fabsf(reference) > kMostReference)) {
+      const float subtrahend = reference == 0 ? 0 : max;
+#pragma unroll
+      for (int n = 0; n < kTiles; n++)
+#pragma unroll
+        for (int i = 2 * kHalf; i < 2 * kHalf + 2; i++) scores[n][i] -= subtrahend;
+      reference = 0;
+    }
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kTiles; n++)
