@@ -185,9 +185,9 @@ MUTANTS = {
             "(row.partial + part) * params.head_dim",
         ),
         "lse_in_log2": (
-            "merge/merge.cuh",
-            "(reference + log2_fast(sum)) * kLn2",
-            "(reference + log2_fast(sum))",
+            "softmax/sink.cuh",
+            "(top + log_sum) * kLn2",
+            "(top + log_sum)",
         ),
         "rows_behind_the_last_merged": (
             "merge/merge.cuh",
