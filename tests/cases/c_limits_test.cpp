@@ -172,6 +172,8 @@ void expect_weighted_mean(DType dtype, const LongContext& context, float gap) {
   auto out = tensor(query_len, [](auto, auto) { return -1.0f; });
   std::vector<float> lse(static_cast<size_t>(query_len));
   const double first = std::exp(double{load(dtype, k.data())});
+  // A GPU adds up a split's keys by chains of 16 and more at a time.
+  const double most = on_cpu() ? 1e-4 : 1e-3 + unit_roundoff(dtype);
   const double value = load(dtype, &v[kDim * bytes]);
   for (const Backend& backend : backends_for(spec)) {
     const Attention attention(context_of(backend), spec, {.backend = backend.name});
@@ -196,7 +198,7 @@ void expect_weighted_mean(DType dtype, const LongContext& context, float gap) {
       ASSERT_NEAR(lse[i], std::log(sum), 1e-5) << backend.describe() << ", row " << i;
       for (int32_t d = 0; d < kDim; d++)
         ASSERT_NEAR(load(dtype, &out[(i * kDim + d) * bytes]), value * others / sum,
-                    value * std::max(1e-4, unit_roundoff(dtype)))
+                    value * std::max(most, unit_roundoff(dtype)))
             << backend.describe() << ", row " << i;
     }
   }
