@@ -79,7 +79,7 @@ TEST(Choice, J04_the_chosen_backend_passes_its_own_checks) {
   const std::vector<std::string> devices = known_device_names();
   const Backend here{.name = "", .num_threads = 1, .device = test_device()};
   // Each has kernels of its own on a GPU.
-  int64_t chosen = 0, runs = on_cpu() ? 3000 : sized(16, 1);
+  int64_t chosen = 0, runs = on_cpu() ? 3000 : sized(6, 1);
   for (uint64_t n = 0; n < 3000; n++) {
     auto pick = [&, tag = 0](auto... values) mutable {
       const std::array options{values...};
