@@ -15,7 +15,7 @@ namespace rapt::test {
 inline std::vector<Problem> combinations(size_t count, size_t first = 0) {
   if (!on_cpu()) {
     first = 0;
-    count = sized(std::min<size_t>(count, 14), size_t{2});
+    count = sized(std::min<size_t>(count, 14), size_t{1});
   }
   constexpr std::array kDTypes = {DType::kBFloat16, DType::kFloat32, DType::kFloat16};
   const std::vector<std::pair<int, int>> dims = {{8, 0},   {40, 0},  {64, 0},    {72, 0},  {80, 0},

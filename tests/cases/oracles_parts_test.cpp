@@ -84,7 +84,7 @@ TEST(Oracles, any_cut_of_the_keys_merges_to_one_pass) {
       if (HasFailure()) return;
     }
   }
-  EXPECT_GT(cuts, on_cpu() ? 200 : sized(20, 4));
+  EXPECT_GT(cuts, on_cpu() ? 200 : sized(20, 1));
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ std::vector<Backend> backends_for(const AttentionSpec& spec, const SelectOptions
     const Backend gpu{.name = "", .device = test_device()};
     for (const BackendVerdict& verdict : explain(spec, context_of(gpu).device(), options))
       for (const bool table_on_device : {false, true})
-        if (verdict.accepted && (spec.is_paged() || !table_on_device))
+        if (verdict.accepted &&
+            (spec.is_paged() ? table_on_device || !on_emulator() : !table_on_device))
           backends.push_back({.name = to_string(verdict.backend),
                               .device = gpu.device,
                               .table_on_device = table_on_device});

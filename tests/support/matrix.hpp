@@ -55,10 +55,10 @@ T sized(T whole, T part) {
 // Levels this processor has, lowest first.
 std::vector<CpuIsa> host_isas();
 
-// Every accepted backend of the test's device. GPUs' come twice for a cache: with page tables on
-// the host and on the device. On the CPU the ones that do not look at the ISA
-// ("reference") come once; the others at each level: with 2 threads, and at the highest level with
-// 1 and 3 too.
+// Every accepted backend of the test's device. Those of a GPU come with page tables on the device
+// and, if it is a real one, again with tables on the host. On the CPU the ones that do not look at
+// the ISA ("reference") come once; the others at each level: with 2 threads, and at the highest
+// level with 1 and 3 too.
 std::vector<Backend> backends_for(const AttentionSpec& spec, const SelectOptions& options = {});
 
 }  // namespace rapt::test

@@ -40,8 +40,8 @@ struct SoftmaxRow {
     if (moves) max = top;
     // No key yet: every score is -inf, and any finite reference will do.
     float reference = max == -infinity() ? 0 : max * factor;
-    // The products below are not rounded as it is, so that the difference comes first. All of a warp
-    // go one way: ptxas spills where each lane may go its own.
+    // The products below are not rounded as it is, so that the difference comes first. All of a
+    // warp go one way: ptxas spills where each lane may go its own.
     if (any_lane(fabsf(reference) > kMostReference)) {
       const float subtrahend = reference == 0 ? 0 : max;
 #pragma unroll
