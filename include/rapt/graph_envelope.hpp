@@ -39,7 +39,8 @@ struct GraphEnvelope {
 RAPT_API void validate(const GraphEnvelope& envelope, const AttentionSpec& spec);
 
 // Bytes of the packed custom mask that the run of an envelope's plan takes: those of max_tokens
-// queries with max_kv_len keys each. A batch's own bits are the first of them.
+// queries with max_kv_len keys each. A batch's own bits are the first of them. Throws
+// Error(kInvalidArgument) where one of these two is out of its bounds.
 RAPT_API int64_t custom_mask_bytes(const GraphEnvelope& envelope);
 
 }  // namespace rapt

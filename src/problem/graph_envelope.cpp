@@ -17,6 +17,13 @@ void check_bound(const char* name, int64_t value, int64_t least, int64_t most) {
         least, " to ", most);
 }
 
+void check_max_tokens(const GraphEnvelope& envelope) {
+  check_bound("max_tokens", envelope.max_tokens, 1, kMaxInt);
+}
+void check_max_kv_len(const GraphEnvelope& envelope) {
+  check_bound("max_kv_len", envelope.max_kv_len, 1, kMaxInt - 0xffff);
+}
+
 void check_page_table(const GraphEnvelope& envelope, int32_t page_size) {
   const TensorView& table = envelope.page_table;
   const int64_t width = ceil_div(envelope.max_kv_len, page_size);
@@ -58,9 +65,9 @@ class Excess {
 
 void validate(const GraphEnvelope& envelope, const AttentionSpec& spec) {
   check_bound("max_requests", envelope.max_requests, 1, 1 << 24);
-  check_bound("max_tokens", envelope.max_tokens, 1, kMaxInt);
+  check_max_tokens(envelope);
   check_bound("max_query_len", envelope.max_query_len, 0, envelope.max_tokens);
-  check_bound("max_kv_len", envelope.max_kv_len, 1, kMaxInt - 0xffff);
+  check_max_kv_len(envelope);
   if (spec.is_paged()) {
     check_bound("num_pages", envelope.num_pages, 1, kMaxInt);
     check(envelope.max_kv_rows == 0, "graph envelope: max_kv_rows is ", envelope.max_kv_rows,
@@ -75,6 +82,8 @@ void validate(const GraphEnvelope& envelope, const AttentionSpec& spec) {
 }
 
 int64_t custom_mask_bytes(const GraphEnvelope& envelope) {
+  check_max_tokens(envelope);
+  check_max_kv_len(envelope);
   return ceil_div(int64_t{envelope.max_tokens} * envelope.max_kv_len, 8);
 }
 

@@ -103,6 +103,12 @@ TEST(GraphEnvelope, masks_have_room_for_the_largest_batch) {
   GraphEnvelope large = paged();
   large.max_tokens = large.max_kv_len = 1 << 30;
   EXPECT_EQ(custom_mask_bytes(large), int64_t{1} << 57);
+  GraphEnvelope bad = paged();
+  bad.max_tokens = -8;
+  EXPECT_THAT(refusal([&] { custom_mask_bytes(bad); }), says("max_tokens is -8: must be from 1"));
+  bad = paged();
+  bad.max_kv_len = kMax;
+  EXPECT_THAT(refusal([&] { custom_mask_bytes(bad); }), says("max_kv_len is 2147483647"));
 }
 
 std::string outside(const GraphEnvelope& envelope, const Batch& batch) {
