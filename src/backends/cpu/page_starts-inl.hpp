@@ -21,7 +21,7 @@ class PageAhead {
   static constexpr int64_t kDistance = 32 << 10;
 
   PageAhead() = default;
-  // A start of `at` stands for so many bytes that are read; kMost may follow `last`.
+  // A start of `at` stands for so many bytes that are read; kMost may follow `*last`.
   PageAhead(const std::byte* const* at, const std::byte* const* last, int64_t bytes)
       : at_(at), last_(last), bytes_(bytes), ahead_(smaller<int64_t>(kDistance / bytes, kMost)) {}
 
@@ -69,7 +69,7 @@ class PageStarts {
   void begin_block(int64_t num_starts) {
     end_ = first_;
     last_ = first_ + num_starts;
-    limit_ = last_ + PageAhead::kMost;
+    limit_ = last_ + PageAhead::kMost + 1;  // at_ may come to last_ itself
   }
   bool full() const { return end_ == limit_; }
   void add(const std::byte* run, int64_t bytes) {
