@@ -292,19 +292,13 @@ class AttentionBlock {
     const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++) {
-      const float decay[2] = {rows_[m][0].template raise<0>(scores_[m], factor),
-                              rows_[m][1].template raise<1>(scores_[m], factor)};
-      const bool far = rows_[m][0].is_far(factor) || rows_[m][1].is_far(factor);
-      bool some_far = false;
-      if (any_lane(decay[0] != 1 || decay[1] != 1 || far)) {
-        some_far = any_lane(far);
+      const float decay[2] = {rows_[m][0].template weigh<0>(scores_[m], factor),
+                              rows_[m][1].template weigh<1>(scores_[m], factor)};
+      if (!any_lane(decay[0] != 1 || decay[1] != 1)) continue;
 #pragma unroll
-        for (int n = 0; n < kOutTiles; n++)
+      for (int n = 0; n < kOutTiles; n++)
 #pragma unroll
-          for (int i = 0; i < 4; i++) out_[m][n][i] *= decay[i / 2];
-      }
-      rows_[m][0].template weigh<0>(scores_[m], factor, decay[0], some_far);
-      rows_[m][1].template weigh<1>(scores_[m], factor, decay[1], some_far);
+        for (int i = 0; i < 4; i++) out_[m][n][i] *= decay[i / 2];
     }
   }
 

@@ -25,10 +25,10 @@ struct SoftmaxRow {
   float max = -infinity();  // the reference
   float sum = 0;            // this lane's part
 
-  // Takes the row's scores, in half kHalf of kTiles tiles, into the reference; returns what came
-  // before decays by.
+  // Turns the row's scores in half kHalf of kTiles tiles into weights; returns what the output so
+  // far decays by.
   template <int kHalf, int kTiles>
-  METHOD float raise(const float (&scores)[kTiles][4], float factor) {
+  METHOD float weigh(float (&scores)[kTiles][4], float factor) {
     float top = max;
 #pragma unroll
     for (int n = 0; n < kTiles; n++)
@@ -38,27 +38,16 @@ struct SoftmaxRow {
     const bool moves = (top - max) * factor > kMaxLag;
     const float decay = moves ? exp2_fast((max - top) * factor) : 1;
     if (moves) max = top;
-    return decay;
-  }
-  // No key yet: every score is -inf, and any finite reference will do.
-  METHOD float finite_max() const {
-    return max == -infinity() ? 0 : max;
-  }
-  METHOD bool is_far(float factor) const {
-    return fabsf(finite_max() * factor) > kMostReference;
-  }
-
-  // Turns the scores into weights. `far`, the same for all of a warp: some row is.
-  template <int kHalf, int kTiles>
-  METHOD void weigh(float (&scores)[kTiles][4], float factor, float decay, bool far) {
-    const float finite = finite_max();
-    float reference = finite * factor;
-    if (far) {
-      // The products below are not rounded as it is, so that the difference comes first.
+    // No key yet: every score is -inf, and any finite reference will do.
+    float reference = max == -infinity() ? 0 : max * factor;
+    // The products below are not rounded as it is, so that the difference comes first. All of a
+    // warp go one way: ptxas spills where each lane may go its own.
+    if (any_lane(fabsf(reference) > kMostReference)) {
+      const float subtrahend = reference == 0 ? 0 : max;
 #pragma unroll
       for (int n = 0; n < kTiles; n++)
 #pragma unroll
-        for (int i = 2 * kHalf; i < 2 * kHalf + 2; i++) scores[n][i] -= finite;
+        for (int i = 2 * kHalf; i < 2 * kHalf + 2; i++) scores[n][i] -= subtrahend;
       reference = 0;
     }
     float total = 0;
@@ -70,6 +59,7 @@ struct SoftmaxRow {
         total += scores[n][i];
       }
     sum = fmaf(sum, decay, total);
+    return decay;
   }
 };
 
