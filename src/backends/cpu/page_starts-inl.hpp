@@ -2,8 +2,8 @@
 //
 // Its loads leave the processor room to look ahead, and the processor's own prefetcher does so best
 // where it may: it follows lines to the end of a memory page of 4 KiB. On the next one it starts
-// anew, late. So the first lines of each page are asked for in advance, and no others
-// (docs/notes/2026-11-30-tile-decode.md).
+// anew, late. So the first lines of each page are asked for in advance, and others of short runs
+// alone (docs/notes/2026-11-30-tile-decode.md).
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@ class PageAhead {
  public:
   static constexpr int kMost = 64;  // starts ahead, as far as they reach
   static constexpr int64_t kDistance = 32 << 10;
+  static constexpr int64_t kAskedBytes = 256;  // of a start
 
   PageAhead() = default;
   // A start of `at` stands for so many bytes that are read; kMost may follow `*last`.
@@ -42,7 +43,7 @@ class PageAhead {
   };
 
  private:
-  static constexpr int kLines = 4, kLine = 64;
+  static constexpr int kLine = 64, kLines = kAskedBytes / kLine;
 
   RAPT_ALWAYS_INLINE void ask() {
     const std::byte* const start = at_[ahead_];
@@ -61,7 +62,11 @@ class PageStarts {
  public:
   using Ahead = PageAhead;
   static constexpr int64_t kPageBytes = 4096;
-  static int64_t pieces_of(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
+  // A run of two pages or less ends before the prefetcher is of use: it is asked for whole.
+  static int64_t unit_of(int64_t bytes) {
+    return bytes > 2 * kPageBytes ? kPageBytes : PageAhead::kAskedBytes;
+  }
+  static int64_t pieces_of(int64_t bytes) { return (bytes + unit_of(bytes) - 1) / unit_of(bytes); }
 
   explicit PageStarts(std::byte* storage)
       : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
@@ -74,8 +79,9 @@ class PageStarts {
   bool full() const { return end_ == limit_; }
   void add(const std::byte* run, int64_t bytes) {
     const int64_t starts = smaller(pieces_of(bytes), limit_ - end_);
-    const std::byte* const page = run - reinterpret_cast<uintptr_t>(run) % kPageBytes;
-    for (int64_t i = 0; i < starts; i++) end_[i] = page + i * kPageBytes;
+    const int64_t unit = unit_of(bytes);
+    const std::byte* const page = run - reinterpret_cast<uintptr_t>(run) % unit;
+    for (int64_t i = 0; i < starts; i++) end_[i] = page + i * unit;
     *end_ = run;
     end_ += starts;
   }
@@ -84,7 +90,7 @@ class PageStarts {
   }
 
   PageAhead from(int64_t start, int64_t row_bytes) const {
-    return {first_ + start, last_, smaller(row_bytes, kPageBytes)};
+    return {first_ + start, last_, smaller(row_bytes, unit_of(row_bytes))};
   }
 
  private:
