@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/address_list-inl.hpp"
 #include "backends/cpu/visible-inl.hpp"
 
 namespace rapt::cpu {
@@ -89,7 +90,7 @@ class LookAhead {
 };
 
 // The pieces of kPieceBytes of a block of keys in the order of memory, then the first of the next.
-class PieceList {
+class PieceList : public AddressList<LookAhead::kFarthest> {
  public:
   using Ahead = LookAhead;
   static constexpr int64_t pieces_of(int64_t bytes) {
@@ -100,33 +101,17 @@ class PieceList {
   static constexpr int kPadding = LookAhead::kFarthest + kGrain;
 
   // `storage` has room for a block's pieces and kPadding.
-  explicit PieceList(std::byte* storage)
-      : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
+  explicit PieceList(std::byte* storage) : AddressList(storage) {}
 
-  // What is added from here on is of another block.
-  void begin_block(int64_t num_pieces) {
-    end_ = first_;
-    last_ = first_ + num_pieces;
-    limit_ = last_ + LookAhead::kFarthest;
-  }
-  bool full() const { return end_ == limit_; }
   void add(const std::byte* run, int64_t bytes) {
     const int64_t pieces = smaller<int64_t>(pieces_of(bytes), limit_ - end_);
     for (int64_t i = 0; i < pieces; i += kGrain)
       for (int j = 0; j < kGrain; j++) end_[i + j] = run + (i + j) * kPieceBytes;
     end_ += pieces;
   }
-  // Where nothing is known of what comes after, the last piece is asked for again.
-  void end_block() {
-    for (; end_ < limit_; end_++) *end_ = end_[-1];
-  }
 
   // Pieces are counted alike, whatever a run's bytes are.
   LookAhead from(int64_t piece, int64_t /*run_bytes*/) const { return {first_ + piece, last_}; }
-
- private:
-  const std::byte **first_, **last_;           // of the block
-  const std::byte **end_, **limit_ = nullptr;  // of all
 };
 
 // For rows that read again what others have read.

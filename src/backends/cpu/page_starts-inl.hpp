@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cpu/visible-inl.hpp"
+#include "backends/cpu/look_ahead-inl.hpp"
 
 namespace rapt::cpu {
 namespace {
@@ -58,7 +58,7 @@ class PageAhead {
 };
 
 // The memory pages of a block of keys in the order of memory, then the first of the next.
-class PageStarts {
+class PageStarts : public AddressList<PageAhead::kMost + 1> {  // at_ may come to last_ itself
  public:
   using Ahead = PageAhead;
   static constexpr int64_t kPageBytes = 4096;
@@ -68,15 +68,10 @@ class PageStarts {
   }
   static int64_t pieces_of(int64_t bytes) { return (bytes + unit_of(bytes) - 1) / unit_of(bytes); }
 
-  explicit PageStarts(std::byte* storage)
-      : first_(reinterpret_cast<const std::byte**>(storage)), last_(first_), end_(first_) {}
+  // `storage` has room for as much as a PieceList.
+  explicit PageStarts(std::byte* storage) : AddressList(storage) {}
+  static_assert(PageAhead::kMost < PieceList::kPadding);
 
-  void begin_block(int64_t num_starts) {
-    end_ = first_;
-    last_ = first_ + num_starts;
-    limit_ = last_ + PageAhead::kMost + 1;  // at_ may come to last_ itself
-  }
-  bool full() const { return end_ == limit_; }
   void add(const std::byte* run, int64_t bytes) {
     const int64_t starts = smaller(pieces_of(bytes), limit_ - end_);
     const int64_t unit = unit_of(bytes);
@@ -85,17 +80,10 @@ class PageStarts {
     *end_ = run;
     end_ += starts;
   }
-  void end_block() {
-    for (; end_ < limit_; end_++) *end_ = end_[-1];
-  }
 
   PageAhead from(int64_t start, int64_t row_bytes) const {
     return {first_ + start, last_, smaller(row_bytes, unit_of(row_bytes))};
   }
-
- private:
-  const std::byte **first_, **last_;           // of the block
-  const std::byte **end_, **limit_ = nullptr;  // of all
 };
 
 }  // namespace

@@ -7,14 +7,11 @@
 
 #include <cstdint>
 
+#include "backends/cpu/simd/tile_shape.hpp"
+
 namespace rapt::cpu {
 namespace {
 
-constexpr int kTileRows = 16, kTileBytes = 64;  // of a tile: 16 floats, or 16 pairs of bf16, a row
-
-struct TileShape {
-  int rows = kTileRows, row_bytes = kTileBytes;
-};
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};

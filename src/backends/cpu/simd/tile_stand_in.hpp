@@ -5,15 +5,11 @@
 #include <cstdint>
 
 #include "backends/cpu/simd/elements.hpp"
+#include "backends/cpu/simd/tile_shape.hpp"
 
 namespace rapt::cpu {
 namespace {
 
-constexpr int kTileRows = 16, kTileBytes = 64;
-
-struct TileShape {
-  int rows = kTileRows, row_bytes = kTileBytes;
-};
 union TileRow {
   float floats[16];
   uint32_t pairs[16];
