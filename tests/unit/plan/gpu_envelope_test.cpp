@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/error_of.hpp"
+#include "unit/plan/gpu_plan_inputs.hpp"
 
 namespace rapt::gpu {
 namespace {
@@ -17,15 +18,6 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-AttentionSpec spec_of(int32_t kv_heads, int32_t group) {
-  AttentionSpec spec;
-  spec.num_query_heads = kv_heads * group;
-  spec.num_kv_heads = kv_heads;
-  spec.head_dim_qk = 128;
-  spec.dtype = DType::kBFloat16;
-  return spec;
-}
 
 // As they come for head dim 128: 16 and 32 rows for decoding, 128 for prefill.
 std::vector<Machine> tiles_of_h200() {
@@ -40,25 +32,14 @@ std::vector<size_t> tiles_used(const EnvelopeBounds& bounds) {
   return used;
 }
 
-// A valid batch within the envelope, as often as not one that fills it.
-struct Drawn {
-  std::vector<int32_t> query_start{0}, kv_len, kv_start{0};
-  Batch batch() const {
-    Batch batch;
-    batch.query_start = query_start;
-    batch.kv_len = kv_len;
-    batch.kv_start = kv_start;
-    return batch;
-  }
-};
-
 int in(int low, int high) {
   return *rc::gen::inRange(low, high + 1);
 }
 
-Drawn draw_batch(const GraphEnvelope& envelope) {
+// A valid batch within the envelope, as often as not one that fills it.
+Lengths draw_batch(const GraphEnvelope& envelope) {
   const bool full = *rc::gen::arbitrary<bool>();
-  Drawn drawn;
+  Lengths drawn;
   const auto num_requests = full ? envelope.max_requests : in(0, envelope.max_requests);
   const auto most_queries = static_cast<int32_t>(envelope.query_len_bound());
   int32_t tokens_left = envelope.max_tokens;
@@ -66,11 +47,9 @@ Drawn draw_batch(const GraphEnvelope& envelope) {
     const int32_t most = std::min(tokens_left, most_queries);
     const int32_t query_len = full ? most : in(0, most);
     tokens_left -= query_len;
-    drawn.query_start.push_back(drawn.query_start.back() + query_len);
-    drawn.kv_len.push_back(
-        *rc::gen::element(0, envelope.max_kv_len, in(0, envelope.max_kv_len), in(0, 40)) %
-        (envelope.max_kv_len + 1));
-    drawn.kv_start.push_back(drawn.kv_start.back() + drawn.kv_len.back());
+    drawn.add(query_len,
+              *rc::gen::element(0, envelope.max_kv_len, in(0, envelope.max_kv_len), in(0, 40)) %
+                  (envelope.max_kv_len + 1));
   }
   return drawn;
 }
@@ -103,7 +82,7 @@ TEST(GpuEnvelope, no_batch_within_it_has_more_than_its_bounds) {
   ASSERT_TRUE(rc::check("all envelopes, batches, tiles", [] {
     const Case drawn = draw_case();
     const EnvelopeBounds bounds = bounds_of(drawn.envelope, drawn.spec, drawn.tiles);
-    const Drawn lengths = draw_batch(drawn.envelope);
+    const Lengths lengths = draw_batch(drawn.envelope);
     const std::span<const Machine> tiles(bounds.tiles.data(), drawn.tiles.size());
     WorkList list;
     plan_work(lengths.batch(), drawn.spec, tiles, 0, list);
@@ -122,7 +101,7 @@ TEST(GpuEnvelope, batch_invariant_works_are_those_without_an_envelope) {
     Case drawn = draw_case();
     drawn.spec.batch_invariant = true;
     const EnvelopeBounds bounds = bounds_of(drawn.envelope, drawn.spec, drawn.tiles);
-    const Drawn lengths = draw_batch(drawn.envelope);
+    const Lengths lengths = draw_batch(drawn.envelope);
     WorkList within, plain;
     plan_work(lengths.batch(), drawn.spec, {bounds.tiles.data(), drawn.tiles.size()}, 0, within);
     plan_work(lengths.batch(), drawn.spec, drawn.tiles, 0, plain);
@@ -169,7 +148,7 @@ TEST(GpuEnvelope, a_mixed_step_has_decoding_on_the_small_tile) {
   const GraphEnvelope envelope{.max_requests = 65, .max_tokens = 4096 + 64, .max_kv_len = 16384};
   const AttentionSpec spec = spec_of(8, 4);
   const EnvelopeBounds bounds = bounds_of(envelope, spec, tiles_of_h200());
-  Drawn lengths;
+  Lengths lengths;
   for (int b = 0; b < 65; b++) {
     lengths.query_start.push_back(lengths.query_start.back() + (b == 64 ? 4096 : 1));
     lengths.kv_len.push_back(16000);
