@@ -32,11 +32,13 @@ Context& context_of(const Backend& backend) {
   return *context;
 }
 
+std::string test_device_or(const char* otherwise) {
+  const char* named = std::getenv("RAPT_TEST_DEVICE");
+  return named && *named ? named : otherwise;
+}
+
 const std::string& test_device() {
-  static const std::string device = [] {
-    const char* named = std::getenv("RAPT_TEST_DEVICE");
-    return std::string(named && *named ? named : "cpu");
-  }();
+  static const std::string device = test_device_or("cpu");
   return device;
 }
 

@@ -25,7 +25,9 @@ struct Backend {
 // A context for those options, made once and kept until the process ends.
 Context& context_of(const Backend& backend);
 
-// "cpu", or what RAPT_TEST_DEVICE names: "cuda", "emulated-sm80".
+// What RAPT_TEST_DEVICE names: "cuda", "emulated-sm80"; else `otherwise`.
+std::string test_device_or(const char* otherwise);
+// The suite's: "cpu" unless another is named.
 const std::string& test_device();
 bool on_cpu();
 bool on_emulator();

@@ -17,6 +17,7 @@
 #include "support/device_mirror.hpp"
 #include "support/element.hpp"
 #include "support/error_of.hpp"
+#include "support/matrix.hpp"
 
 namespace rapt::test {
 namespace {
@@ -32,8 +33,7 @@ struct Place {
 std::vector<Place> places() {
   std::vector<Place> all = {{"cpu", "cpu", "cpu"}, {"reference", "cpu", "reference"}};
 #ifdef KERNEL_CACHE
-  const char* named = std::getenv("RAPT_TEST_DEVICE");
-  all.push_back({"gpu", named && *named ? named : "emulated-sm80", "flash_attention"});
+  all.push_back({"gpu", test_device_or("emulated-sm80"), "flash_attention"});
 #endif
   return all;
 }

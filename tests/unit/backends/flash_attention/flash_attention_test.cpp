@@ -24,10 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const std::string& device_name() {
-  static const std::string name = [] {
-    const char* named = std::getenv("RAPT_TEST_DEVICE");
-    return std::string(named && *named ? named : "emulated-sm80");
-  }();
+  static const std::string name = test_device_or("emulated-sm80");
   return name;
 }
 bool emulated() {

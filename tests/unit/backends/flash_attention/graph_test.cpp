@@ -25,10 +25,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const std::string& device_name() {
-  static const std::string name = [] {
-    const char* named = std::getenv("RAPT_TEST_DEVICE");
-    return std::string(named && *named ? named : "emulated-sm80");
-  }();
+  static const std::string name = test_device_or("emulated-sm80");
   return name;
 }
 bool emulated() {
@@ -393,14 +390,26 @@ TEST(GraphsOfLayers, share_a_plan) {
   }
 }
 
+// A run of the steps' envelope, captured.
+struct Captured {
+  explicit Captured(const Steps& steps)
+      : memory(steps),
+        attention(gpu(), steps.spec, {.backend = backend().name}),
+        plan(attention.plan(steps.envelope, kThreadStream)),
+        args(memory.args(steps, plan.workspace_bytes())),
+        graph(own_context(), [&] { attention.run(plan, args); }) {}
+  DeviceMemory memory;
+  Attention attention;
+  Plan plan;
+  RunArgs args;
+  CudaGraph graph;
+};
+
 // The host a step ahead: what is replanned reaches the launches that come after it alone.
 TEST(GraphsOfBatches, are_planned_while_the_one_before_runs) {
   const Steps steps = mixed();
-  DeviceMemory memory(steps);
-  const Attention attention(gpu(), steps.spec, {.backend = backend().name});
-  Plan plan = attention.plan(steps.envelope, kThreadStream);
-  const RunArgs args = memory.args(steps, plan.workspace_bytes());
-  const CudaGraph graph(own_context(), [&] { attention.run(plan, args); });
+  Captured captured(steps);
+  auto& [memory, attention, plan, args, graph] = captured;
   const Problem problem = steps.problem(0);
   Tensors tensors(problem), other(steps.problem(2));
   const RunArgs host = tensors.args(plan);
@@ -416,11 +425,8 @@ TEST(GraphsOfBatches, are_planned_while_the_one_before_runs) {
 
 TEST(GraphsOfBatches, keep_the_last_one_where_another_is_refused) {
   const Steps steps = decoding();
-  DeviceMemory memory(steps);
-  const Attention attention(gpu(), steps.spec, {.backend = backend().name});
-  Plan plan = attention.plan(steps.envelope, kThreadStream);
-  const RunArgs args = memory.args(steps, plan.workspace_bytes());
-  const CudaGraph graph(own_context(), [&] { attention.run(plan, args); });
+  Captured captured(steps);
+  auto& [memory, attention, plan, args, graph] = captured;
   const Problem problem = steps.problem(0);
   Tensors tensors(problem);
   const RunArgs host = tensors.args(plan);
@@ -440,13 +446,13 @@ TEST(GraphsOfBatches, keep_the_last_one_where_another_is_refused) {
               HasSubstr("the plan has a graph envelope: name the stream"));
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
                        [&] {
-                         const CudaGraph captured(
+                         const CudaGraph other(
                              own_context(), [&] { attention.replan(plan, batch, kThreadStream); });
                        }),
               HasSubstr("the stream is being captured"));
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
                        [&] {
-                         const CudaGraph captured(
+                         const CudaGraph other(
                              own_context(), [&] { attention.plan(steps.envelope, kThreadStream); });
                        }),
               HasSubstr("the stream is being captured"));
