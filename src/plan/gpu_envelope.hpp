@@ -20,7 +20,7 @@ struct EnvelopeBounds {
 
 // `tiles` are a kernel's, the one of the fewest rows first. One that takes all rows of a request of
 // max_query_len is alone, but the last, which has the first that takes all of a single token beside
-// it: a launch without work costs more than what decoding tiles differ by. With
+// it: a launch without work is taken to cost more than decoding tiles differ by. With
 // spec.batch_invariant a request's tile is that of every other plan, so that all are there.
 // `envelope` is valid for `spec`. Throws Error where a kernel cannot count what the envelope may
 // have.
