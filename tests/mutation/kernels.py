@@ -9,6 +9,7 @@ the device text. Each mutant is a copy of KERNEL_FOLDER with one edit of MUTANTS
 against it and linked in place of its object, and the program is run. First it is run with a copy
 that is not edited, and must pass.
 """
+
 import concurrent.futures
 import json
 import os
@@ -37,8 +38,8 @@ MUTANTS = {
         ),
         "rows_without_barrier": (
             "prefill/attention_sm80.cuh",
-            "keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);\n      sync_block();",
-            "keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);",
+            "keep(next_page, key + kKeys, stage ^ 1);\n      sync_block();",
+            "keep(next_page, key + kKeys, stage ^ 1);",
         ),
         "work_without_barrier": (
             "prefill/attention_sm80.cuh",
@@ -57,7 +58,7 @@ MUTANTS = {
         ),
         "values_not_waited_for": (
             "prefill/attention_sm80.cuh",
-            "copy_async_wait<0>();\n            sync_block();",
+            "copy_async_wait<0>();\n      sync_block();",
             "sync_block();",
         ),
         "next_keys_before_all_have_read_these": (
@@ -78,11 +79,21 @@ MUTANTS = {
         "mask_only_at_the_end": ("prefill/attention_sm80.cuh", "key < by_all.begin || ", ""),
         "mask_not_at_the_end": (
             "prefill/attention_sm80.cuh",
-            " || key + kStepKeys > by_all.end",
+            " || key + 8 * kTiles > by_all.end",
             "",
         ),
         "mask_shifted_by_one": ("prefill/attention_sm80.cuh", "at < seen.end;", "at <= seen.end;"),
         "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
+        "queries_of_the_first_tokens": (
+            "prefill/attention_sm80.cuh",
+            " + further / kGroup * params_.q_token_stride",
+            "",
+        ),
+        "keys_behind_half_a_block_dropped": (
+            "prefill/attention_sm80.cuh",
+            "key + kKeys / 2 >= seen().end",
+            "key + kKeys / 2 + 1 >= seen().end",
+        ),
         "page_tails_read": (
             "prefill/attention_sm80.cuh",
             "key < keys.begin || key >= keys.end)",
@@ -105,17 +116,17 @@ MUTANTS = {
         ),
         "rows_behind_the_work_written": (
             "prefill/attention_sm80.cuh",
-            "if (row < work_.row_end && 8 *",
-            "if (row <= work_.row_end && 8 *",
+            "return {row < work_.row_end,",
+            "return {row <= work_.row_end,",
         ),
         "outputs_left_with_other_lanes": (
             "prefill/attention_sm80.cuh",
-            "transpose_lanes(words);",
-            "",
+            "odd ? got : low, odd ? high : got",
+            "low, high",
         ),
         "sink_in_every_part": (
             "prefill/attention_sm80.cuh",
-            "kVariant.sinks && !partial &&",
+            "kVariant.sinks && takes_sink &&",
             "kVariant.sinks &&",
         ),
         "output_not_rescaled": (

@@ -12,7 +12,7 @@ namespace {
 // The variant, of the key's values.
 constexpr const char* kVariant =
     "AttentionVariant{key::head_dim_qk, key::head_dim_vo, key::group, key::page_size, "
-    "key::tile_rows, key::tile_keys, key::step_keys, key::stages, key::num_warps, "
+    "key::tile_rows, key::tile_keys, key::stages, key::num_warps, "
     "key::scores_in_advance, key::softcap, key::alibi, key::custom_mask, key::sinks}";
 
 }  // namespace
@@ -27,7 +27,6 @@ KernelText attention_text(const device::AttentionVariant& variant, DType dtype,
       .number("page_size", variant.page_size)
       .number("tile_rows", variant.tile_rows)
       .number("tile_keys", variant.tile_keys)
-      .number("step_keys", variant.step_keys)
       .number("stages", variant.stages)
       .number("num_warps", variant.num_warps)
       .flag("scores_in_advance", variant.scores_in_advance)

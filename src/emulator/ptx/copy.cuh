@@ -5,9 +5,9 @@
 
 namespace rapt::device {
 
-DEVICE void copy_async_16(u32 shared, const void* global, bool reads,
+DEVICE void copy_async_16(u32 shared, const void* global, int sign,
                           Location at = Location::current()) {
-  emulator::copy_async_16(shared, global, reads, at);
+  emulator::copy_async_16(shared, global, sign >= 0, at);
 }
 DEVICE void copy_async_commit(Location at = Location::current()) {
   emulator::copy_async_commit(at);
@@ -67,6 +67,10 @@ DEVICE void store_global_16(void* p, Quad q, Location at = Location::current()) 
 }
 DEVICE void store_global_2(void* p, u16 value, Location at = Location::current()) {
   emulator::store_global(p, &value, sizeof value, at);
+}
+DEVICE void store_global_8(void* p, u32 low, u32 high, Location at = Location::current()) {
+  const u32 words[2] = {low, high};
+  emulator::store_global(p, words, sizeof words, at);
 }
 DEVICE void store_global_4(void* p, u32 value, Location at = Location::current()) {
   emulator::store_global(p, &value, sizeof value, at);

@@ -9,10 +9,9 @@ struct AttentionVariant {
   int head_dim_qk, head_dim_vo;  // multiples of 8, at most 256
   int group;                     // query heads of a KV head
   int page_size;                 // tokens; 0: K and V without a cache
-  int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of step_keys
-  int step_keys;                 // whose scores are in registers at a time; a multiple of 16
-  // Blocks of keys in shared memory: 2, or 1 where a block is a step; V is then copied beside
-  // Q K^T, and the next K beside P V.
+  int tile_rows, tile_keys;      // of a block: rows a multiple of 16 * warps, keys of 16
+  // Blocks of keys in shared memory: 2, or 1; V is then copied beside Q K^T, and the next K beside
+  // P V.
   int stages;
   int num_warps;
   // Scores are more than scale * (q . k): scale <= 0, softcap, ALiBi.
@@ -20,10 +19,10 @@ struct AttentionVariant {
   bool softcap, alibi, custom_mask, sinks;
 
   constexpr int num_threads() const { return 32 * num_warps; }
-  // Of AttentionShared: the queries, blocks of keys and values, where two of those lie, which keys
-  // the rows see, and what the work is.
+  // Of AttentionShared: the queries or outputs, blocks of keys and values, where two of those lie,
+  // which keys the rows see, and what the work is.
   constexpr int shared_bytes() const {
-    return tile_rows * row_bytes(head_dim_qk) +
+    return tile_rows * row_bytes(head_dim_qk > head_dim_vo ? head_dim_qk : head_dim_vo) +
            stages * tile_keys * (row_bytes(head_dim_qk) + row_bytes(head_dim_vo)) +
            2 * tile_keys * 16 + tile_rows * 8 + 128;
   }

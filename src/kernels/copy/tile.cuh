@@ -25,9 +25,9 @@ DEVICE void copy_to_shared(T& to, const T* from) {
 
 // [kRows, kDim] in chunks of 16 bytes. A chunk's place depends on its row, so that the same chunk
 // of eight rows, which ldmatrix reads at once, lies in different banks.
-template <int kRows, int kDim>
+template <int kTheRows, int kDim>
 struct alignas(128) Tile {
-  static constexpr int kChunks = ceil_div(kDim, 8);
+  static constexpr int kRows = kTheRows, kChunks = ceil_div(kDim, 8);
   static constexpr int kUsedChunks = round_up(kChunks, 2);  // products take 16 elements at a time
   static constexpr u32 kRowBytes = 16 * round_up(kChunks, 8);
 
@@ -46,13 +46,12 @@ struct alignas(128) Tile {
 // Of a row that is not to be read. A multiple of 16, as addresses are.
 constexpr i64 kNoRow = -(i64{1} << 62);
 
-// Starts copying rows into a tile: row r lies offset_of(r) bytes from `base`, or is zeros where
-// that is negative. Columns past kDim become zeros up to kUsedChunks.
-template <int kThreads, int kRows, int kDim, typename OffsetOf>
+// Starts copying rows into a tile: row r + f lies offset_of(r, f) bytes from `base`, or is zeros
+// where that is negative; f is a constant. Columns past the tile's become zeros up to kUsedChunks.
+// kAtOnce offsets are known before the first of their copies starts: twice as many registers.
+template <int kThreads, class T, int kAtOnce = 8, typename OffsetOf>
 DEVICE void copy_rows(u32 tile, const u8* base, const OffsetOf& offset_of) {
-  using T = Tile<kRows, kDim>;
-  constexpr int kCopies = kRows * T::kUsedChunks, kPasses = ceil_div(kCopies, kThreads);
-  constexpr int kAtOnce = 4;  // whose offsets are known before the first starts
+  constexpr int kCopies = T::kRows * T::kUsedChunks, kPasses = ceil_div(kCopies, kThreads);
   // Threads stay at their chunk, from row to row, if their number allows it; then so does the place
   // of a chunk in its row, but for a constant.
   constexpr int kStep = kThreads % T::kUsedChunks == 0 ? kThreads / T::kUsedChunks : 0;
@@ -64,8 +63,7 @@ DEVICE void copy_rows(u32 tile, const u8* base, const OffsetOf& offset_of) {
   for (int pass = 0; pass < kPasses; pass += kAtOnce) {
     i64 offsets[kAtOnce];
     const auto row_of = [&](int i) -> u32 {
-      return kStays ? first_row + (pass + i) * kStep
-                    : ((pass + i) * kThreads + thread) / T::kUsedChunks;
+      return kStays ? first_row : ((pass + i) * kThreads + thread) / T::kUsedChunks;
     };
     const auto is_one = [&](int i) {
       return pass + i < kPasses &&
@@ -73,7 +71,8 @@ DEVICE void copy_rows(u32 tile, const u8* base, const OffsetOf& offset_of) {
     };
 #pragma unroll
     for (int i = 0; i < kAtOnce; i++)
-      if (is_one(i)) offsets[i] = offset_of(static_cast<int>(row_of(i)));
+      if (is_one(i))
+        offsets[i] = offset_of(static_cast<int>(row_of(i)), kStays ? (pass + i) * kStep : 0);
 #pragma unroll
     for (int i = 0; i < kAtOnce; i++) {
       if (!is_one(i)) continue;
@@ -85,8 +84,9 @@ DEVICE void copy_rows(u32 tile, const u8* base, const OffsetOf& offset_of) {
         chunk = ((pass + i) * kThreads + thread) % T::kUsedChunks;
         to = tile + T::offset(static_cast<int>(row_of(i)), static_cast<int>(chunk));
       }
+      const int sign = static_cast<int>(offsets[i] >> 32);
       copy_async_16(to, base + offsets[i] + 16 * chunk,
-                    offsets[i] >= 0 && chunk < static_cast<u32>(T::kChunks));
+                    chunk < static_cast<u32>(T::kChunks) ? sign : -1);
     }
   }
 }

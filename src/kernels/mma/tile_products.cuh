@@ -22,8 +22,8 @@ DEVICE float (&part(float (&tiles)[kTiles][4], int first))[kPart][4] {
 // The left operand: rows [row + rows, + 16), elements [16 * step, + 16).
 template <typename T>
 DEVICE u32 left_lane(u32 tile, int row) {
-  const int lane = static_cast<int>(lane_index());
-  return tile + T::offset(row + lane % 16, lane / 16);
+  const u32 lane = lane_index();
+  return tile + T::offset(row + static_cast<int>(lane % 16), static_cast<int>(lane / 16));
 }
 template <typename T>
 DEVICE void load_left(u32 (&a)[4], u32 lane, int rows, int step) {
@@ -33,8 +33,8 @@ DEVICE void load_left(u32 (&a)[4], u32 lane, int rows, int step) {
 // The right operand: b[n] of rows [16 * step, + 16), columns [8 * (first + n), + 8); first is even.
 template <typename T>
 DEVICE u32 right_lane(u32 tile) {
-  const int lane = static_cast<int>(anew(lane_index()));
-  return tile + T::offset(lane % 16, lane / 16);
+  const u32 lane = anew(lane_index());
+  return tile + T::offset(static_cast<int>(lane % 16), static_cast<int>(lane / 16));
 }
 template <typename T, int kColumns>
 DEVICE void load_right(u32 (&b)[kColumns][2], u32 lane, int step, int first) {
@@ -51,8 +51,9 @@ DEVICE void load_right(u32 (&b)[kColumns][2], u32 lane, int step, int first) {
 // [16 * step, + 16).
 template <typename T>
 DEVICE u32 right_transposed_lane(u32 tile) {
-  const int lane = static_cast<int>(anew(lane_index()));
-  return tile + T::offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  const u32 lane = anew(lane_index());
+  return tile +
+         T::offset(static_cast<int>(lane / 16 * 8 + lane % 8), static_cast<int>(lane / 8 % 2));
 }
 template <typename T, int kColumns>
 DEVICE void load_right_transposed(u32 (&b)[kColumns][2], u32 lane, int step, int first) {

@@ -2,10 +2,10 @@
 //
 // A thread block computes an AttentionWork for one KV head: up to tile_rows rows (query tokens
 // times the query heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp
-// owns tile_rows / num_warps rows, whose outputs and scores, of step_keys keys at a time, live in
+// owns tile_rows / num_warps rows, whose outputs and scores of a block of keys live in
 // its registers:
 //
-//   S [rows, step_keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [step_keys, Dvo],
+//   S [rows, keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [keys, Dvo],
 //
 // while the next block's K and V are copied, or, where there is room for one block alone, this
 // one's V and then the next one's K.
@@ -30,7 +30,11 @@ struct KeyRows {
 
 template <AttentionVariant kVariant>
 struct AttentionShared {
-  Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
+  // Then, for what no other warp reads, the outputs.
+  union {
+    Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
+    Tile<kVariant.tile_rows, kVariant.head_dim_vo> out;
+  };
   // Of the current block of keys and the next, in turn.
   Tile<kVariant.tile_keys, kVariant.head_dim_qk> k[kVariant.stages];
   Tile<kVariant.tile_keys, kVariant.head_dim_vo> v[kVariant.stages];
@@ -48,16 +52,18 @@ class AttentionBlock {
   static constexpr int kRows = kVariant.tile_rows, kKeys = kVariant.tile_keys;
   static constexpr int kDimQk = kVariant.head_dim_qk, kDimVo = kVariant.head_dim_vo;
   static constexpr int kWarpRows = kRows / kVariant.num_warps;
-  static constexpr int kRowTiles = kWarpRows / 16, kStepKeys = kVariant.step_keys;
-  static constexpr int kKeyTiles = kStepKeys / 8;
+  static constexpr int kRowTiles = kWarpRows / 16, kKeyTiles = kKeys / 8;
   static constexpr int kStepsQk = ceil_div(kDimQk, 16), kOutTiles = 2 * ceil_div(kDimVo, 16);
   static constexpr int kPart = 2;  // result tiles whose right operand is in registers at a time
   static constexpr bool kInAdvance = kVariant.scores_in_advance, kTwo = kVariant.stages == 2;
+  // Whether a last block of at most half the keys takes half the time: what a mask hides beside
+  // them counts where blocks are long. (With two stages it costs others more than it is worth.)
+  static constexpr bool kHalves = !kTwo && kKeys >= 128;
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;
-  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % kStepKeys == 0 &&
-                kStepKeys % 16 == 0 && kKeys <= kThreads && (kTwo || kStepKeys == kKeys));
+  using TileO = Tile<kRows, kDimVo>;
+  static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0 && kKeys <= kThreads);
 
  public:
   METHOD AttentionBlock(const AttentionParams& params)
@@ -77,58 +83,68 @@ class AttentionBlock {
 
   METHOD void run() {
     if (work_.row_begin == work_.row_end) return;  // a graph has room for more works than there are
-    for (int i = static_cast<int>(thread_index()); i < kRows; i += kThreads) {
-      const int row = work_.row_begin + i;
-      shared().seen_by[i] = row < work_.row_end ? visible(row) : KeyRange{0, 0};
-    }
     const KeyRange keys = seen();
-#pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
-#pragma unroll
-      for (int n = 0; n < kOutTiles; n++)
-        out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
     if (keys.begin < keys.end) {
       int key = keys.begin / kKeys * kKeys;
-      const int first_stage = key / kKeys % 2;
+      const int stage = stage_of(key), page = find_page(key), next_page = find_page(key + kKeys);
       copy_queries();
-      keep(find_page(key), key, first_stage);
-      keep(find_page(key + kKeys), key + kKeys, first_stage ^ 1);
+      keep(page, key, stage);
+      keep(next_page, key + kKeys, stage ^ 1);
       sync_block();
-      copy_keys(first_stage);
-      if (kTwo) copy_values(first_stage);
+      copy_keys(stage);
+      if (kTwo) copy_values(stage);
       copy_async_commit();
+      prepare();  // beside the copies
       for (; key < seen().end; key += kKeys) {
-        const int stage = key / kKeys % 2;
         copy_async_wait<0>();
         sync_block();  // the block is there, and no warp reads the one before
-        const bool last = key + kKeys >= seen().end;
-        if (kTwo && !last) copy_keys(stage ^ 1);
-        if (!kTwo || !last) copy_values(kTwo ? stage ^ 1 : stage);
-        copy_async_commit();
-        int page = -1;
-#pragma unroll 1  // two steps at once would not fit the registers
-        for (int first = 0; first < kKeys; first += kStepKeys) {
-          score(right_transposed_lane<TileK>(k_) + place(stage) * sizeof(TileK) +
-                first * TileK::kRowBytes);
-          weigh(key + first);
-          if (!kTwo) {
-            copy_async_wait<0>();
-            sync_block();  // the values are there, and no warp reads the keys
-            if (!last) copy_keys(stage ^ 1);
-            copy_async_commit();
-          }
-          // Beside the products that need the fewest registers.
-          if (first + kStepKeys == kKeys) page = find_page(key + 2 * kKeys);
-          add_values(right_lane<TileV>(v_) + place(stage) * sizeof(TileV) +
-                     first * TileV::kRowBytes);
-        }
-        keep(page, key + 2 * kKeys, stage);
+        if (kHalves && key + kKeys / 2 >= seen().end)
+          multiply<kKeyTiles / 2>(key);
+        else
+          multiply<kKeyTiles>(key);
       }
+    } else {
+      prepare();
     }
     finish();
   }
 
  private:
+  // What each row sees, and outputs of no key.
+  METHOD void prepare() {
+    for (int i = static_cast<int>(thread_index()); i < kRows; i += kThreads) {
+      const int row = work_.row_begin + i;
+      shared().seen_by[i] = row < work_.row_end ? visible(row) : KeyRange{0, 0};
+    }
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < kOutTiles; n++)
+        out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
+  }
+
+  // The block of keys that begins with `key`, or the first 8 * kTiles of it.
+  template <int kTiles>
+  METHOD void multiply(int key) {
+    const int stage = stage_of(key);
+    const bool last = key + kKeys >= seen().end;
+    if (kTwo && !last) copy_keys(stage ^ 1);
+    if (!kTwo || !last) copy_values(kTwo ? stage ^ 1 : stage);
+    copy_async_commit();
+    score<kTiles>(right_transposed_lane<TileK>(k_) + place(stage) * sizeof(TileK));
+    weigh<kTiles>(key);
+    if (!kTwo) {
+      copy_async_wait<0>();
+      sync_block();  // the values are there, and no warp reads the keys
+      if (!last) copy_keys(stage ^ 1);
+      copy_async_commit();
+    }
+    // Beside the products that need the fewest registers.
+    const int page = find_page(key + 2 * kKeys);
+    add_values<kTiles>(right_lane<TileV>(v_) + place(stage) * sizeof(TileV));
+    keep(page, key + 2 * kKeys, stage);
+  }
+
   static METHOD AttentionShared<kVariant>& shared() {
     return *shared_base<AttentionShared<kVariant>>();
   }
@@ -160,11 +176,19 @@ class AttentionBlock {
   }
 
   METHOD void copy_queries() {
-    copy_rows<kThreads, kRows, kDimQk>(q_, params_.q, [&](int i) -> i64 {
-      const int row = work_.row_begin + i;
-      if (row >= work_.row_end) return kNoRow;
-      return (request_.query_start + row / kGroup) * params_.q_token_stride +
+    // Registers: what copies write is memory, after which all of it would be read anew.
+    const int row_begin = work_.row_begin, row_end = work_.row_end;
+    const int query_start = request_.query_start;
+    const auto offset = [=, this](int row) -> i64 {
+      return (query_start + row / kGroup) * params_.q_token_stride +
              query_head(row) * params_.q_head_stride;
+    };
+    copy_rows<kThreads, TileQ>(q_, params_.q, [&](int i, int further) -> i64 {
+      const int row = row_begin + i;
+      if (row + further >= row_end) return kNoRow;
+      // `further` is a constant, and mostly whole tokens.
+      if (further % kGroup != 0) return offset(row + further);
+      return offset(row) + further / kGroup * params_.q_token_stride;
     });
   }
   // Whether a query of the work sees the key: what none sees may hold anything, and a weight of 0
@@ -203,24 +227,31 @@ class AttentionBlock {
     shared().rows[stage].v[thread_index()] =
         offset(params_.v_page_stride, params_.v_token_stride, params_.v_head_stride);
   }
+  static METHOD int stage_of(int key) {
+    return static_cast<int>(static_cast<u32>(key) / kKeys % 2);
+  }
   // Where a stage's block lies in shared memory.
   static METHOD u32 place(int stage) {
     return kTwo ? static_cast<u32>(stage) : 0;
   }
   METHOD void copy_keys(int stage) {
-    copy_rows<kThreads, kKeys, kDimQk>(k_ + place(stage) * sizeof(TileK), params_.k,
-                                       [&](int i) { return shared().rows[stage].k[i]; });
+    copy_rows<kThreads, TileK, kTwo ? 8 : 4>(
+        k_ + place(stage) * sizeof(TileK), params_.k,
+        [&](int i, int further) { return shared().rows[stage].k[i + further]; });
   }
   METHOD void copy_values(int stage) {
-    copy_rows<kThreads, kKeys, kDimVo>(v_ + place(stage) * sizeof(TileV), params_.v,
-                                       [&](int i) { return shared().rows[stage].v[i]; });
+    copy_rows<kThreads, TileV>(
+        v_ + place(stage) * sizeof(TileV), params_.v,
+        [&](int i, int further) { return shared().rows[stage].v[i + further]; });
   }
 
+  // Of kTiles tiles of keys, as what follows.
+  template <int kTiles>
   METHOD void score(u32 k) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n++)
+      for (int n = 0; n < kTiles; n++)
         scores_[m][n][0] = scores_[m][n][1] = scores_[m][n][2] = scores_[m][n][3] = 0;
 #pragma unroll
     for (int step = 0; step < kStepsQk; step++) {
@@ -228,7 +259,7 @@ class AttentionBlock {
 #pragma unroll
       for (int m = 0; m < kRowTiles; m++) load_left<TileQ>(a[m], q_lane_, 16 * m, step);
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n += kPart) {
+      for (int n = 0; n < kTiles; n += kPart) {
         u32 b[kPart][2];
         load_right_transposed<TileK>(b, k, step, n);
 #pragma unroll
@@ -249,6 +280,7 @@ class AttentionBlock {
   }
 
   // Scores in log2 units: scale, softcap, ALiBi.
+  template <int kTiles>
   METHOD void adjust(int key) {
     for_each_score(key, [&](int m, int half, int first_key) {
       const int row = row_of(m, half);
@@ -256,7 +288,7 @@ class AttentionBlock {
       const float slope =
           kVariant.alibi ? load_global_f32(params_.alibi_slopes + query_head(row)) : 0;
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n++)
+      for (int n = 0; n < kTiles; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           float& s = scores_[m][n][2 * half + i];
@@ -268,11 +300,12 @@ class AttentionBlock {
         }
     });
   }
+  template <int kTiles>
   METHOD void mask(int key) {
     for_each_score(key, [&](int m, int half, int first_key) {
       const KeyRange seen = read(shared().seen_by[tile_row(m, half)]);
 #pragma unroll
-      for (int n = 0; n < kKeyTiles; n++)
+      for (int n = 0; n < kTiles; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           const int at = first_key + 8 * n + i;
@@ -285,15 +318,18 @@ class AttentionBlock {
   }
 
   // Scores of the keys from `key` on to weights.
+  template <int kTiles>
   METHOD void weigh(int key) {
-    if (kInAdvance) adjust(key);
+    if (kInAdvance) adjust<kTiles>(key);
     const KeyRange by_all = read(shared().seen_by_all);
-    if (kVariant.custom_mask || key < by_all.begin || key + kStepKeys > by_all.end) mask(key);
+    if (kVariant.custom_mask || key < by_all.begin || key + 8 * kTiles > by_all.end)
+      mask<kTiles>(key);
     const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++) {
-      const float decay[2] = {rows_[m][0].template weigh<0>(scores_[m], factor),
-                              rows_[m][1].template weigh<1>(scores_[m], factor)};
+      float(&scores)[kTiles][4] = part<kTiles>(scores_[m], 0);
+      const float decay[2] = {rows_[m][0].template weigh<0>(scores, factor),
+                              rows_[m][1].template weigh<1>(scores, factor)};
       if (!any_lane(decay[0] != 1 || decay[1] != 1)) continue;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++)
@@ -302,9 +338,10 @@ class AttentionBlock {
     }
   }
 
+  template <int kTiles>
   METHOD void add_values(u32 v) {
 #pragma unroll
-    for (int step = 0; step < kStepKeys / 16; step++) {
+    for (int step = 0; step < kTiles / 2; step++) {
       // Two neighbouring tiles of weights are, lane by lane, a left operand.
       u32 a[kRowTiles][4];
 #pragma unroll
@@ -324,78 +361,90 @@ class AttentionBlock {
     }
   }
 
-  METHOD void store_chunk(u8* to, const u32 (&words)[4]) {
-    if (params_.out_in_chunks) {
-      store_global_16(to, {words[0], words[1], words[2], words[3]});
-    } else {
+  // A row of the work that this lane has part in.
+  struct Row {
+    bool is_there;
+    int token, query_head;
+    i64 partial;  // its partial row
+  };
+  METHOD Row find_row(int m, int half) const {
+    const int row = row_of(m, half);
+    return {row < work_.row_end, request_.query_start + row / kGroup, query_head(row),
+            (work_.partial + row - work_.row_begin) * grid_size_x() + block_index_x()};
+  }
+
+  METHOD ClosedRow close(const SoftmaxRow& state, const Row& row, bool takes_sink) const {
+    const float sum = lanes_sum<kRowLanes>(state.sum);
+    const float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E);
+    if (kVariant.sinks && takes_sink && row.is_there)
+      return close_row(top, sum, load_global_f32(params_.sinks + row.query_head));
+    return close_row(top, sum);
+  }
+
+  METHOD void store_partial(int m, int half, const Row& row, const ClosedRow& closed) {
+    if (!row.is_there) return;
+    const int lane = static_cast<int>(lane_index()) % kRowLanes;
+    float* out = params_.partial_out + row.partial * kDimVo + 2 * lane;
+    const float factor = closed.factor * params_.out_scale;
 #pragma unroll
-      for (int i = 0; i < 4; i++) store_global_4(to + 4 * i, words[i]);
+    for (int n = 0; n < kOutTiles; n++)
+      if (8 * n < kDimVo)
+        store_global_8(out + 8 * n, float_bits(out_[m][n][2 * half] * factor),
+                       float_bits(out_[m][n][2 * half + 1] * factor));
+    if (lane == 0) store_global_f32(params_.partial_lse + row.partial, closed.lse);
+  }
+
+  METHOD void store_outputs(int m, int half, const Row& row, float factor) {
+    const u32 lane = lane_index() % kRowLanes;
+    u8* out = params_.out + row.token * params_.out_token_stride +
+              row.query_head * params_.out_head_stride;
+    const auto word = [&](int n) {
+      return Element::pack(out_[m][n][2 * half] * factor, out_[m][n][2 * half + 1] * factor);
+    };
+    if (!params_.out_in_chunks) {
+#pragma unroll
+      for (int n = 0; n < kOutTiles; n++)
+        if (row.is_there && 8 * n < kDimVo) store_global_4(out + 16 * n + 4 * lane, word(n));
+      return;
     }
+    // Of two tiles, two lanes have 4 bytes each that are neighbours; afterwards each has 8 of a
+    // tile, and the row's four lanes 32 in all, which memory takes whole.
+    const bool odd = lane % 2;
+#pragma unroll
+    for (int n = 0; n < kOutTiles; n += 2) {
+      const u32 low = word(n), high = word(n + 1);
+      const u32 got = float_bits(shuffle_xor(bits_float(odd ? low : high), 1));
+      if (row.is_there && 8 * (n + odd) < kDimVo)
+        store_global_8(out + 16 * (n + odd) + 8 * (lane / 2), odd ? got : low, odd ? high : got);
+    }
+  }
+  METHOD void store_lse(const Row& row, float lse) {
+    if (params_.lse && row.is_there && lane_index() % kRowLanes == 0)
+      store_global_f32(params_.lse + row.query_head * params_.lse_head_stride +
+                           row.token * params_.lse_token_stride,
+                       lse);
   }
 
   METHOD void finish() {
-    const int lane = static_cast<int>(lane_index());
+    // Rows and their sums before anything is stored, so that none waits for another's.
+    const bool partial = work_.partial >= 0;
+    Row rows[2 * kRowTiles];
+    ClosedRow closed[2 * kRowTiles];
 #pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
+    for (int i = 0; i < 2 * kRowTiles; i++) {
+      rows[i] = find_row(i / 2, i % 2);
+      closed[i] = close(rows_[i / 2][i % 2], rows[i], !partial);
+    }
+    if (partial) {
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const int row = row_of(m, half);
-        SoftmaxRow& state = rows_[m][half];
-        float sum = lanes_sum<kRowLanes>(state.sum);
-        float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E), weight = 1;
-        if (top == -infinity()) top = 0;
-        const bool partial = work_.partial >= 0;
-        float lse;
-        if (kVariant.sinks && !partial && row < work_.row_end) {
-          const float natural = load_global_f32(params_.sinks + query_head(row));
-          const float sink = sink_in_log2(natural);
-          const float higher = sum == 0 ? sink : fmaxf(top, sink);
-          if (higher > -infinity()) {
-            weight = sum == 0 ? 0 : exp2_fast(top - higher);  // 0 * inf would be NaN
-            sum = sum * weight + (sink == higher ? 1 : exp2_fast(sink - higher));
-            top = higher;
-          }
-          lse = lse_with_sink(sum, top, natural, sink);
-        } else {
-          lse = (top + log2_fast(sum)) * kLn2;
-        }
-        if (sum == 0) lse = -infinity();
-        const float norm = sum == 0 ? 0 : weight / sum * params_.out_scale;
-        if (partial) {
-          if (row >= work_.row_end) continue;
-          const i64 index =
-              (work_.partial + row - work_.row_begin) * grid_size_x() + block_index_x();
-          float* out = params_.partial_out + index * kDimVo;
+      for (int i = 0; i < 2 * kRowTiles; i++) store_partial(i / 2, i % 2, rows[i], closed[i]);
+      return;
+    }
 #pragma unroll
-          for (int n = 0; n < kOutTiles; n++)
-            if (8 * n < kDimVo) {
-              store_global_f32(out + 8 * n + lane % 4 * 2, out_[m][n][2 * half] * norm);
-              store_global_f32(out + 8 * n + lane % 4 * 2 + 1, out_[m][n][2 * half + 1] * norm);
-            }
-          if (lane % 4 == 0) store_global_f32(params_.partial_lse + index, lse);
-          continue;
-        }
-        // All lanes take part in the exchange of outputs, also of rows that are not there.
-        const i64 token = request_.query_start + row / kGroup;
-        u8* out = params_.out + token * params_.out_token_stride +
-                  query_head(row) * params_.out_head_stride;
-#pragma unroll
-        for (int n = 0; n < kOutTiles; n += kRowLanes) {
-          // Four lanes have a tile's 16 bytes of the row; afterwards each has those of a tile.
-          u32 words[kRowLanes] = {};
-#pragma unroll
-          for (int i = 0; i < kRowLanes && n + i < kOutTiles; i++)
-            words[i] =
-                Element::pack(out_[m][n + i][2 * half] * norm, out_[m][n + i][2 * half + 1] * norm);
-          transpose_lanes(words);
-          if (row < work_.row_end && 8 * (n + lane % 4) < kDimVo)
-            store_chunk(out + 16 * (n + lane % 4), words);
-        }
-        if (params_.lse && lane % 4 == 0 && row < work_.row_end)
-          store_global_f32(params_.lse + query_head(row) * params_.lse_head_stride +
-                               token * params_.lse_token_stride,
-                           lse);
-      }
+    for (int i = 0; i < 2 * kRowTiles; i++) {
+      store_outputs(i / 2, i % 2, rows[i], closed[i].factor * params_.out_scale);
+      store_lse(rows[i], closed[i].lse);
+    }
   }
 
   const AttentionParams& params_;

@@ -5,15 +5,15 @@
 
 namespace rapt::device {
 
-// PTX ISA, cp.async.cg: 16 bytes from global to shared memory past L1, or 16 zeros if `reads` is
-// false (ignore-src); global memory is not touched then, and the address need only be a multiple of
-// 16. They may be read after copy_async_wait() by this thread, by others after a barrier that
+// PTX ISA, cp.async.cg: 16 bytes from global to shared memory past L1, or 16 zeros if `sign` is
+// negative (ignore-src); global memory is not touched then, and the address need only be a multiple
+// of 16. They may be read after copy_async_wait() by this thread, by others after a barrier that
 // follows it.
-DEVICE void copy_async_16(u32 shared, const void* global, bool reads) {
+DEVICE void copy_async_16(u32 shared, const void* global, int sign) {
   asm volatile(
-      "{\n.reg .pred ignores;\nsetp.eq.u32 ignores, %2, 0;\n"
+      "{\n.reg .pred ignores;\nsetp.lt.s32 ignores, %2, 0;\n"
       "cp.async.cg.shared.global [%0], [%1], 16, ignores;\n}" ::"r"(shared),
-      "l"(__cvta_generic_to_global(global)), "r"(static_cast<u32>(reads))
+      "l"(__cvta_generic_to_global(global)), "r"(sign)
       : "memory");
 }
 // PTX ISA, cp.async.commit_group: the copies since the last one become a group.
@@ -108,6 +108,11 @@ DEVICE void store_global_16(void* p, Quad q) {
 }
 DEVICE void store_global_2(void* p, u16 value) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "h"(value) : "memory");
+}
+DEVICE void store_global_8(void* p, u32 low, u32 high) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(low),
+               "r"(high)
+               : "memory");
 }
 DEVICE void store_global_4(void* p, u32 value) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(value) : "memory");

@@ -23,19 +23,4 @@ DEVICE float lanes_sum(float x) {
   return x;
 }
 
-// Of four neighbouring lanes, word i of lane j and word j of lane i change places.
-DEVICE void transpose_lanes(u32 (&words)[4]) {
-#pragma unroll
-  for (int distance = 1; distance <= 2; distance *= 2) {
-    const bool upper = lane_index() & distance;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      if (i & distance) continue;
-      u32 &low = words[i], &high = words[i + distance];
-      const u32 got = float_bits(shuffle_xor(bits_float(upper ? low : high), distance));
-      (upper ? low : high) = got;
-    }
-  }
-}
-
 }  // namespace rapt::device

@@ -25,7 +25,7 @@ class CopyAsync : public testing::Test {
     std::pair<u32, u32> seen;
     launch(memory_, kOneWarp, unordered(options), [&] {
       const u32 mine = shared_address(shared_base<Quad>() + lane_index());
-      copy_async_16(mine, &source_[4 * lane_index()], true);
+      copy_async_16(mine, &source_[4 * lane_index()], 0);
       copy_async_commit();
       const u32 before = load_shared_4(mine);
       copy_async_wait<0>();
@@ -67,7 +67,7 @@ TEST_F(CopyAsync, lands_between_issue_and_wait_when_mixed) {
   int between = 0;
   for (int i = 0; i < 40; ++i) {
     launch(memory_, kOneWarp, unordered({.seed = kMixed.seed + 3 * i}), [&] {
-      copy_async_16(kBase + 16 * lane_index(), &source_[0], true);
+      copy_async_16(kBase + 16 * lane_index(), &source_[0], 0);
       const u32 issued = load_shared_4(kBase + 16 * lane_index());
       copy_async_commit();
       const u32 committed = load_shared_4(kBase + 16 * lane_index());
@@ -82,7 +82,7 @@ TEST_F(CopyAsync, lands_between_issue_and_wait_when_mixed) {
 TEST_F(CopyAsync, brings_all_sixteen_bytes_of_every_lane) {
   expect_success(memory_, kOneWarp, [&] {
     const u32 mine = shared_address(shared_base<Quad>() + lane_index());
-    copy_async_16(mine, &source_[4 * lane_index()], true);
+    copy_async_16(mine, &source_[4 * lane_index()], 0);
     copy_async_commit();
     copy_async_wait<0>();
     store_global_16(&out_[4 * lane_index()], load_shared_16(mine));
@@ -94,7 +94,7 @@ TEST_F(CopyAsync, fills_what_it_does_not_read_with_zeros) {
   expect_success(memory_, kOneWarp, [&] {
     const u32 mine = shared_address(shared_base<Quad>() + lane_index());
     store_shared_16(mine, {7, 7, 7, 7});
-    copy_async_16(mine, &source_[4 * lane_index()], lane_index() % 2 == 1);
+    copy_async_16(mine, &source_[4 * lane_index()], lane_index() % 2 == 1 ? 0 : -1);
     copy_async_commit();
     copy_async_wait<0>();
     store_global_16(&out_[4 * lane_index()], load_shared_16(mine));
@@ -106,7 +106,7 @@ TEST_F(CopyAsync, fills_what_it_does_not_read_with_zeros) {
 
 TEST_F(CopyAsync, touches_no_global_memory_for_zeros) {
   expect_success(memory_, kOneWarp, [&] {
-    copy_async_16(kBase + 16 * lane_index(), nullptr, false);
+    copy_async_16(kBase + 16 * lane_index(), nullptr, -1);
     copy_async_commit();
     copy_async_wait<0>();
     store_global_4(&out_[lane_index()], load_shared_4(kBase + 16 * lane_index() + 12));
@@ -118,7 +118,7 @@ TEST_F(CopyAsync, leaves_the_youngest_groups_in_flight) {
   launch(memory_, kOneWarp, unordered(kLate), [&] {
     const u32 mine = kBase + 64 * lane_index();
     for (u32 i = 0; i < 3; ++i) {
-      copy_async_16(mine + 16 * i, &source_[4 * i], true);
+      copy_async_16(mine + 16 * i, &source_[4 * i], 0);
       copy_async_commit();
     }
     copy_async_wait<2>();
@@ -132,7 +132,7 @@ TEST_F(CopyAsync, leaves_the_youngest_groups_in_flight) {
 
 TEST_F(CopyAsync, does_not_wait_for_what_is_not_committed) {
   expect_report(memory_, kOneWarp, "no wait covers its cp.async at copy_async_test.cpp", [&] {
-    copy_async_16(kBase + 16 * lane_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * lane_index(), source_.data(), 0);
     copy_async_wait<0>();
   });
 }
@@ -142,7 +142,7 @@ TEST_F(CopyAsync, reads_its_source_when_it_lands) {
     source_[0] = 1;
     launch(memory_, kOneWarp, unordered(options), [&] {
       if (lane_index() != 0) return;
-      copy_async_16(kBase, source_.data(), true);
+      copy_async_16(kBase, source_.data(), 0);
       copy_async_commit();
       source_[0] = 100;
       copy_async_wait<0>();
@@ -154,7 +154,7 @@ TEST_F(CopyAsync, reads_its_source_when_it_lands) {
 
 TEST_F(CopyAsync, must_be_waited_for_by_its_own_thread) {
   const auto kernel = [&] {
-    copy_async_16(kBase + 16 * lane_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * lane_index(), source_.data(), 0);
     copy_async_commit();
     load_shared_4(kBase + 16 * lane_index());
     copy_async_wait<0>();
@@ -169,7 +169,7 @@ TEST_F(CopyAsync, must_be_waited_for_by_its_own_thread) {
 
 TEST_F(CopyAsync, needs_a_barrier_before_another_thread_reads) {
   const auto exchange = [&](bool barrier) {
-    copy_async_16(kBase + 16 * thread_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * thread_index(), source_.data(), 0);
     copy_async_commit();
     copy_async_wait<0>();
     if (barrier) sync_block();
@@ -187,7 +187,7 @@ TEST_F(CopyAsync, needs_a_barrier_between_the_others_reads_and_the_next_copy) {
     sync_block();
     load_shared_4(kBase + 16 * (thread_index() ^ 32));
     if (barrier) sync_block();
-    copy_async_16(kBase + 16 * thread_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * thread_index(), source_.data(), 0);
     copy_async_commit();
     copy_async_wait<0>();
   };
@@ -198,7 +198,7 @@ TEST_F(CopyAsync, needs_a_barrier_between_the_others_reads_and_the_next_copy) {
 TEST_F(CopyAsync, may_land_before_what_its_thread_does_next) {
   expect_report(memory_, kOneWarp, "race on byte 0", [&] {
     store_shared_16(kBase + 16 * lane_index(), {});
-    copy_async_16(kBase + 16 * lane_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * lane_index(), source_.data(), 0);
     copy_async_commit();
     load_shared_4(kBase + 16 * lane_index());
     copy_async_wait<0>();
@@ -207,9 +207,9 @@ TEST_F(CopyAsync, may_land_before_what_its_thread_does_next) {
 
 TEST_F(CopyAsync, races_with_a_second_copy_to_the_same_place) {
   expect_report(memory_, kOneWarp, "after the write by a copy of warp 0 lane 0", [&] {
-    copy_async_16(kBase + 16 * lane_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * lane_index(), source_.data(), 0);
     copy_async_commit();
-    copy_async_16(kBase + 16 * lane_index(), source_.data(), true);
+    copy_async_16(kBase + 16 * lane_index(), source_.data(), 0);
     copy_async_commit();
     copy_async_wait<0>();
   });
@@ -217,7 +217,7 @@ TEST_F(CopyAsync, races_with_a_second_copy_to_the_same_place) {
 
 TEST_F(CopyAsync, refuses_wrong_addresses) {
   const auto copy = [&](u32 shared, const void* global) {
-    copy_async_16(shared, global, true);
+    copy_async_16(shared, global, 0);
     copy_async_commit();
     copy_async_wait<0>();
   };
@@ -237,7 +237,7 @@ TEST_F(CopyAsync, sees_the_end_of_a_buffer_to_the_byte) {
   for (const size_t size : {16, 15}) {
     const std::span<u16> buffer = memory_.allocate<u16>(size, "buffer");
     const auto copy = [&] {
-      copy_async_16(kBase + 16 * lane_index(), &buffer[8], true);
+      copy_async_16(kBase + 16 * lane_index(), &buffer[8], 0);
       copy_async_commit();
       copy_async_wait<0>();
     };

@@ -27,7 +27,7 @@ class EmulatedAttention : public EmulatedDevice {
         "prefill/attention_sm80.cuh",
         "attention",
         "constexpr AttentionVariant kVariant = {key::head_dim, key::head_dim, key::group, 16, 64, "
-        "32, 32, 2, 4, false, false, false, false, false};\n"
+        "32, 2, 4, false, false, false, false, false};\n"
         "extern \"C\" GLOBAL void LAUNCH_BOUNDS(128)\n"
         "attention(const GRID_CONSTANT AttentionParams params) {\n"
         "  AttentionBlock<kVariant, key::element>(params).run();\n}",
