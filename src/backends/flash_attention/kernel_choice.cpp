@@ -20,7 +20,7 @@ constexpr int64_t kSharedBytesKept = 1024;
 enum ScoreTerms { kNoTerms, kScaledInAdvance, kSoftcapOrAlibi };
 
 struct Tile {
-  int rows, keys, step_keys, num_warps, stages = 2;
+  int rows, keys, num_warps, stages = 2;
   // With more, or for later devices, ptxas spills.
   ScoreTerms most_terms = kSoftcapOrAlibi;
   int32_t capability_below = std::numeric_limits<int32_t>::max();
@@ -28,7 +28,7 @@ struct Tile {
 
 // The first row that has both head dims counts, its tiles in order of preference; ptxas spills for
 // none of them (docs/notes/2026-11-30-generation-2.md). A warp keeps its rows of O, head_dim_vo *
-// rows / (32 * warps) registers of a thread, and as many of S for step_keys.
+// rows / (32 * warps) registers of a thread, and as many of S for keys.
 //
 // Longer steps are faster, since scores, softmax and products of a step wait for each other. Rows
 // of 32 a warp read K and V from shared memory half as often as 16 do, where registers allow them.
@@ -37,21 +37,21 @@ struct TilesOf {
   std::span<const Tile> tiles;
 };
 constexpr Tile kPrefill64[] = {
-    {128, 128, 128, 4, 2, kNoTerms, 100}, {128, 96, 96, 4}, {128, 64, 64, 4}, {128, 32, 32, 4}};
-constexpr Tile kPrefill96[] = {{128, 64, 64, 4}, {128, 32, 32, 4}, {64, 32, 32, 4}};
-constexpr Tile kPrefill128[] = {{128, 64, 64, 4, 2, kNoTerms, 100},
-                                {128, 48, 48, 4, 2, kScaledInAdvance, 120},
-                                {128, 32, 32, 4},
-                                {64, 32, 32, 4}};
+    {128, 128, 4, 2, kNoTerms, 100}, {128, 96, 4}, {128, 64, 4}, {128, 32, 4}};
+constexpr Tile kPrefill96[] = {{128, 64, 4}, {128, 32, 4}, {64, 32, 4}};
+constexpr Tile kPrefill128[] = {{128, 64, 4, 2, kNoTerms, 100},
+                                {128, 48, 4, 2, kScaledInAdvance, 120},
+                                {128, 32, 4},
+                                {64, 32, 4}};
 constexpr Tile kPrefill256[] = {
-    {128, 64, 64, 8}, {128, 64, 64, 8, 1}, {64, 48, 48, 4, 1}, {64, 32, 32, 4}};
+    {128, 128, 8, 1, kScaledInAdvance}, {128, 64, 8}, {128, 64, 8, 1}, {64, 48, 4, 1}, {64, 32, 4}};
 constexpr TilesOf kPrefillTiles[] = {
     {64, kPrefill64}, {96, kPrefill96}, {128, kPrefill128}, {256, kPrefill256}};
 // One warp: a block waits for nobody, and an SM has many.
-constexpr Tile kDecode128[] = {{16, 32, 32, 1}, {16, 16, 16, 1}}, kDecode256[] = {{16, 16, 16, 1}};
+constexpr Tile kDecode128[] = {{16, 32, 1}, {16, 16, 1}}, kDecode256[] = {{16, 16, 1}};
 constexpr TilesOf kDecodeTiles[] = {{128, kDecode128}, {256, kDecode256}};
 // For groups of more than 16, and a few query tokens of smaller ones: keys are read once for all.
-constexpr Tile kSmall256[] = {{32, 32, 32, 2}, {32, 16, 16, 2}};
+constexpr Tile kSmall256[] = {{32, 32, 2}, {32, 16, 2}};
 constexpr TilesOf kSmallTiles[] = {{256, kSmall256}};
 // More warps on an SM than these hide no more of the waiting. Eight share its registers; one of its
 // own is on each of its four partitions.
@@ -64,7 +64,6 @@ AttentionVariant variant_of(const AttentionSpec& spec, const Tile& tile) {
           .page_size = spec.page_size,
           .tile_rows = tile.rows,
           .tile_keys = tile.keys,
-          .step_keys = tile.step_keys,
           .stages = tile.stages,
           .num_warps = tile.num_warps,
           // Else the scale is applied with the maximum, which a scale <= 0 would turn around.
