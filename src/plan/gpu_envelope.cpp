@@ -53,11 +53,11 @@ EnvelopeBounds bounds_of(const GraphEnvelope& envelope, const AttentionSpec& spe
           "graph envelope: ", envelope.max_requests, " requests of ", max_tokens,
           " query tokens are up to ", bounds.num_works[i],
           " thread blocks, at most 2^31 - 1: make it smaller");
-    const int64_t tile_rows = std::min(rows, request_rows) * heads;
-    bounds.num_partial_rows += pieces * tile_rows;
-    bounds.num_merge_rows += pieces / 2 * tile_rows;  // of two pieces at least
+    const int64_t tile_rows = std::min(rows, request_rows);
+    bounds.num_partial_rows += pieces * tile_rows * heads;
+    const int64_t cut = std::min(whole, pieces / 2);  // of two pieces at least
+    bounds.num_merges += cut * ceil_div(tile_rows, device::kMergeRows);
   }
-  bounds.num_merge_rows = std::min(bounds.num_merge_rows, max_tokens * group * heads);
   return bounds;
 }
 

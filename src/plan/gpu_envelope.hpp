@@ -15,7 +15,7 @@ struct EnvelopeBounds {
   // To plan the batches with. Those without works take no request.
   std::array<Machine, kMaxTiles> tiles{};
   std::array<int64_t, kMaxTiles> num_works{};
-  int64_t num_partial_rows = 0, num_merge_rows = 0;
+  int64_t num_partial_rows = 0, num_merges = 0;
 };
 
 // `tiles` are a kernel's, the one of the fewest rows first. One that takes all rows of a request of

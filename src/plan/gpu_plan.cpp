@@ -143,7 +143,7 @@ class Planner {
     const int64_t blocks = ceil_div(tile.key_end, unit) - first;
     const int64_t rows = tile.row_end - tile.row_begin;
     const int64_t first_partial = list_.num_partial_rows / spec_.num_kv_heads;
-    if (parts > 1) add_merge_rows(tile, first_partial, parts);
+    if (parts > 1) add_merges(tile, first_partial, parts);
     for (int64_t part = 0; part < parts; part++) {
       device::AttentionWork piece = tile;
       if (part > 0) piece.key_begin = static_cast<int>((first + blocks * part / parts) * unit);
@@ -155,17 +155,17 @@ class Planner {
     if (parts > 1) list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
   }
 
-  void add_merge_rows(const device::AttentionWork& tile, int64_t first_partial, int64_t parts) {
-    const int64_t rows = tile.row_end - tile.row_begin;
-    const auto group = static_cast<int>(spec_.group());
-    for (int row = tile.row_begin; row < tile.row_end; row++)
-      for (int head = 0; head < spec_.num_kv_heads; head++)
-        list_.merge_rows.push_back(
-            {.partial = (first_partial + row - tile.row_begin) * spec_.num_kv_heads + head,
-             .part_stride = rows * spec_.num_kv_heads,
-             .num_parts = static_cast<int>(parts),
-             .token = list_.requests[tile.request].query_start + row / group,
-             .query_head = head * group + row % group});
+  void add_merges(const device::AttentionWork& tile, int64_t first_partial, int64_t parts) {
+    const int rows = tile.row_end - tile.row_begin;
+    list_.num_merged_rows += int64_t{rows} * spec_.num_kv_heads;
+    for (int row = 0; row < rows; row += device::kMergeRows)
+      list_.merges.push_back(
+          {.partial = first_partial + row,
+           .part_rows = rows,
+           .num_parts = static_cast<int>(parts),
+           .query_start = list_.requests[tile.request].query_start,
+           .row_begin = tile.row_begin + row,
+           .row_end = std::min(tile.row_begin + row + device::kMergeRows, tile.row_end)});
   }
 
   const AttentionSpec& spec_;
@@ -277,8 +277,8 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
   list.works.clear();
   list.num_works.clear();
   list.tile_of.clear();
-  list.merge_rows.clear();
-  list.num_partial_rows = 0;
+  list.merges.clear();
+  list.num_partial_rows = list.num_merged_rows = 0;
   make_requests(batch, spec, page_table_width, list.requests);
 
   const PerTile totals = choose_tiles(spec, tiles, list);

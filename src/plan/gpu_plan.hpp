@@ -46,9 +46,9 @@ struct WorkList {
   // Those of the first tile, then those of the next; of each the longest first. A thousandth of the
   // longest is not told apart.
   std::vector<device::AttentionWork> works;
-  std::vector<int32_t> num_works;            // of each tile
-  std::vector<device::MergeRow> merge_rows;  // rows whose keys were cut
-  int64_t num_partial_rows = 0;
+  std::vector<int32_t> num_works;         // of each tile
+  std::vector<device::MergeWork> merges;  // tiles whose keys were cut
+  int64_t num_partial_rows = 0, num_merged_rows = 0;
 
   // The planner's own, kept for its capacity.
   std::vector<device::AttentionWork> unordered;

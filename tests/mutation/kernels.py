@@ -181,19 +181,18 @@ MUTANTS = {
         ),
     },
     "cache_kernels_test": {
-        "parts_without_keys_weighed": ("merge/merge.cuh", "if (lse == -infinity()) continue;", ""),
+        "parts_without_keys_weighed": ("merge/merge.cuh", "if (its == 0) continue;", ""),
         "infinite_part_weighed": (
             "merge/merge.cuh",
             "lse == infinity() ? -infinity() : lse * kLog2E",
             "lse * kLog2E",
         ),
-        "rows_without_parts_merged": ("merge/merge.cuh", "if (row.num_parts == 0) return;", ""),
         "sink_not_in_the_sum": ("merge/merge.cuh", " : exp2_fast(sink - reference))", " : 0)"),
         "sink_not_in_the_maximum": ("merge/merge.cuh", "top = fmaxf(top, sink);", ""),
         "parts_of_the_next_row": (
             "merge/merge.cuh",
-            "(row.partial + part * row.part_stride) * params.head_dim",
-            "(row.partial + part) * params.head_dim",
+            "part_stride = work.part_rows * heads;",
+            "part_stride = 1;",
         ),
         "lse_in_log2": (
             "softmax/sink.cuh",
@@ -202,7 +201,7 @@ MUTANTS = {
         ),
         "rows_behind_the_last_merged": (
             "merge/merge.cuh",
-            "if (index >= params.num_rows) return;",
+            "if (index >= (work.row_end - work.row_begin) * heads) return;",
             "",
         ),
         "negative_slots_written": ("cache/write_kv.cuh", "if (slot < 0) return;", ""),

@@ -13,7 +13,8 @@ namespace {
 
 using flash_attention::PlanMemory;
 
-constexpr int64_t kMaxGridY = 65535;  // CUDA C++ Programming Guide, Technical Specifications
+// CUDA C++ Programming Guide, Technical Specifications.
+constexpr int64_t kMaxGridX = std::numeric_limits<int32_t>::max(), kMaxGridY = 65535;
 
 // Kernels copy 16 bytes at a time.
 void check_rows(const char* name, const TensorView& tensor, int64_t alignment) {
@@ -54,12 +55,12 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
           ? static_cast<size_t>(flash_attention::num_page_ids(batch, spec_.page_size)) * sizeof(int)
           : 0;
   const std::span<const device::AttentionWork> works(list.works);
-  const std::span<const device::MergeRow> merge_rows(list.merge_rows);
+  const std::span<const device::MergeWork> merges(list.merges);
   PlanMemory& memory = plan.memory;
   memory.reset(PlanMemory::room_for(id_bytes) +
                PlanMemory::room_for(list.requests.size() * sizeof(list.requests[0])) +
                PlanMemory::room_for(works.size_bytes()) +
-               PlanMemory::room_for(merge_rows.size_bytes()));
+               PlanMemory::room_for(merges.size_bytes()));
   const size_t page_ids = memory.take(id_bytes);
   if (stages_ids)
     flash_attention::stage_page_ids(batch, spec_.page_size,
@@ -67,14 +68,17 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   plan.requests = memory.at<device::AttentionRequest>(
       memory.add(std::span<const device::AttentionRequest>(list.requests)));
   const auto* first_work = memory.at<device::AttentionWork>(memory.add(works));
-  plan.merge_rows = memory.at<device::MergeRow>(memory.add(merge_rows));
+  const auto* first_merge = memory.at<device::MergeWork>(memory.add(merges));
   plan.page_ids = table_on_device ? static_cast<const int*>(table.data) : memory.at<int>(page_ids);
   plan.checks_page_ids = table_on_device && gpu_.checks_indices();
   for (size_t i = 0; i < choices_.size(); i++) {
     plan.launches[i] = launch_of(i, first_work, list.num_works[i]);
     first_work += list.num_works[i];
   }
-  set_merge(std::ssize(merge_rows), list.num_partial_rows, plan);
+  int64_t max_rows = 1;
+  for (const device::MergeWork& merge : merges)
+    max_rows = std::max<int64_t>(max_rows, merge.row_end - merge.row_begin);
+  set_merge(first_merge, std::ssize(merges), max_rows, list.num_partial_rows, plan);
 }
 
 FlashAttentionPlan::TileLaunch FlashAttentionBackend::launch_of(size_t tile,
@@ -90,12 +94,17 @@ FlashAttentionPlan::TileLaunch FlashAttentionBackend::launch_of(size_t tile,
   return launch;
 }
 
-void FlashAttentionBackend::set_merge(int64_t num_merge_rows, int64_t num_partial_rows,
+void FlashAttentionBackend::set_merge(const device::MergeWork* works, int64_t num_works,
+                                      int64_t max_rows, int64_t num_partial_rows,
                                       FlashAttentionPlan& plan) const {
-  plan.num_merge_rows = num_merge_rows;
-  plan.merge = nullptr;
-  if (num_merge_rows > 0)
-    plan.merge = &merge_rows_.get(gpu_.kernels(), [&] {
+  const int64_t blocks = ceil_div(
+      std::min<int64_t>(max_rows, device::kMergeRows) * spec_.num_kv_heads, device::kMergeWarps);
+  check(num_works <= kMaxGridX / blocks, num_works, " merges of ", blocks,
+        " thread blocks each, at most 2^31 - 1 in all: plan fewer requests at a time");
+  plan.merge = {
+      .works = works, .count = num_works, .blocks_per_work = static_cast<int32_t>(blocks)};
+  if (num_works > 0)
+    plan.merge.kernel = &merge_rows_.get(gpu_.kernels(), [&] {
       return flash_attention::merge_rows_text(spec_.dtype, gpu_.architecture());
     });
   const int64_t out_bytes = checked_mul(
@@ -165,7 +174,7 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
                          .page_size = spec_.page_size},
                         stream);
   auto* workspace = static_cast<std::byte*>(args.workspace.data);
-  if (plan.merge) {
+  if (plan.merge.count > 0) {
     params.partial_out = reinterpret_cast<float*>(workspace);
     params.partial_lse = reinterpret_cast<float*>(workspace + plan.partial_lse_offset);
   }
@@ -182,10 +191,12 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
                    stream, params);
     }
   }
-  if (!plan.merge) return;
+  if (plan.merge.count == 0) return;
   const device::MergeParams merge{
-      .rows = plan.merge_rows,
-      .num_rows = static_cast<int>(plan.num_merge_rows),
+      .works = plan.merge.works,
+      .blocks_per_work = plan.merge.blocks_per_work,
+      .group = spec_.group(),
+      .num_kv_heads = spec_.num_kv_heads,
       .head_dim = spec_.dim_vo(),
       .partial_out = params.partial_out,
       .partial_lse = params.partial_lse,
@@ -197,8 +208,8 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
       .lse_head_stride = params.lse_head_stride,
       .lse_token_stride = params.lse_token_stride,
   };
-  cuda::launch(*plan.merge,
-               {.grid = {static_cast<uint32_t>(ceil_div(plan.num_merge_rows, device::kMergeWarps))},
+  cuda::launch(*plan.merge.kernel,
+               {.grid = {static_cast<uint32_t>(plan.merge.count * plan.merge.blocks_per_work)},
                 .block = {32 * device::kMergeWarps}},
                stream, merge);
 }

@@ -35,8 +35,10 @@ class FlashAttentionBackend final : public AttentionBackend {
   // Its kernel is compiled or loaded where there are works.
   FlashAttentionPlan::TileLaunch launch_of(size_t tile, const device::AttentionWork* works,
                                            int64_t count) const;
-  // And the workspace, which holds the partial rows.
-  void set_merge(int64_t num_merge_rows, int64_t num_partial_rows, FlashAttentionPlan& plan) const;
+  // Of works of at most that many rows of each KV head. And the workspace, which holds the partial
+  // rows.
+  void set_merge(const device::MergeWork* works, int64_t num_works, int64_t max_rows,
+                 int64_t num_partial_rows, FlashAttentionPlan& plan) const;
   device::AttentionParams params_of(const RunArgs& args) const;
   device::WriteKvParams params_of(const WriteKvArgs& args) const;
   device::RopeWriteKvParams params_of(const WriteKvArgs& args, const RopeArgs& rope) const;

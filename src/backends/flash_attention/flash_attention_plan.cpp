@@ -15,12 +15,12 @@ std::string FlashAttentionPlan::describe() const {
                   envelope->max_kv_len, " keys:");
     for (const TileLaunch& launch : launches)
       if (launch.count) room += concat(" ", launch.count, " works of ", launch.tile_rows, " rows,");
-    room += concat(" ", num_merge_rows, " rows merged");
+    room += concat(" ", merge.count, " merges");
   }
   const int num_tokens =
       list.requests.empty() ? 0 : list.requests.back().query_start + list.requests.back().query_len;
   return concat("flash_attention 2: ", list.requests.size(), " requests, ", num_tokens,
-                " tokens: ", blocks, list.merge_rows.size(), " rows merged from ",
+                " tokens: ", blocks, list.num_merged_rows, " rows merged from ",
                 list.num_partial_rows, " partial rows, workspace ", shape.workspace_bytes, " bytes",
                 room);
 }

@@ -23,6 +23,14 @@ struct FlashAttentionPlan final : BackendPlan {
     int64_t count = 0;
   };
 
+  // Of tiles whose keys are cut.
+  struct MergeLaunch {
+    const cuda::Kernel* kernel = nullptr;
+    const device::MergeWork* works = nullptr;
+    int64_t count = 0;
+    int32_t blocks_per_work = 0;
+  };
+
   explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
   std::string describe() const override;
 
@@ -36,10 +44,8 @@ struct FlashAttentionPlan final : BackendPlan {
   // On the device.
   const device::AttentionRequest* requests = nullptr;
   const int* page_ids = nullptr;
-  const device::MergeRow* merge_rows = nullptr;
   std::array<TileLaunch, flash_attention::kNumTiles> launches;
-  const cuda::Kernel* merge = nullptr;  // null: no row's keys are cut
-  int64_t num_merge_rows = 0;
+  MergeLaunch merge;
   size_t partial_lse_offset = 0;  // in the workspace
   bool checks_page_ids = false;   // by each run
 };

@@ -1,6 +1,5 @@
 // Plans of graph envelopes: what plan_work() makes of a batch, where the envelope's largest fits.
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "backends/flash_attention/flash_attention_backend.hpp"
@@ -13,8 +12,8 @@ namespace {
 
 // The arrays of a GraphMemory, the works of each tile before the first of these; page ids last,
 // since they have the most room.
-constexpr size_t kRequests = flash_attention::kNumTiles, kMergeRows = kRequests + 1,
-                 kPageIds = kMergeRows + 1, kNumArrays = kPageIds + 1;
+constexpr size_t kRequests = flash_attention::kNumTiles, kMerges = kRequests + 1,
+                 kPageIds = kMerges + 1, kNumArrays = kPageIds + 1;
 
 template <typename T>
 size_t bytes_of(int64_t count) {
@@ -41,8 +40,6 @@ void FlashAttentionBackend::plan_envelope(BackendPlan& backend_plan, void* strea
   auto& plan = static_cast<FlashAttentionPlan&>(backend_plan);
   const GraphEnvelope& envelope = *plan.envelope;
   plan.bounds = gpu::bounds_of(envelope, spec_, tiles_);
-  check(plan.bounds.num_merge_rows <= std::numeric_limits<int>::max(), "graph envelope: up to ",
-        plan.bounds.num_merge_rows, " rows are merged, at most 2^31 - 1: make it smaller");
   const cuda::CurrentContext current(gpu_.context());
   const cuda::Stream stream = stream_of(stream_handle);
   check_uncaptured(gpu_.context(), stream);
@@ -52,20 +49,20 @@ void FlashAttentionBackend::plan_envelope(BackendPlan& backend_plan, void* strea
   for (size_t i = 0; i < kNumTiles; i++)
     capacities[i] = bytes_of<device::AttentionWork>(plan.bounds.num_works[i]);
   capacities[kRequests] = bytes_of<device::AttentionRequest>(envelope.max_requests);
-  capacities[kMergeRows] = bytes_of<device::MergeRow>(plan.bounds.num_merge_rows);
+  capacities[kMerges] = bytes_of<device::MergeWork>(plan.bounds.num_merges);
   if (stages_ids)
     capacities[kPageIds] =
         bytes_of<int>(envelope.max_requests * ceil_div(envelope.max_kv_len, spec_.page_size));
   const auto& memory = plan.graph_memory.emplace(gpu_.context(), capacities, stream);
 
   plan.requests = memory.at<device::AttentionRequest>(kRequests);
-  plan.merge_rows = memory.at<device::MergeRow>(kMergeRows);
   plan.page_ids =
       stages_ids ? memory.at<int>(kPageIds) : static_cast<const int*>(envelope.page_table.data);
   plan.checks_page_ids = envelope.page_table.has_value() && gpu_.checks_indices();
   for (size_t i = 0; i < kNumTiles; i++)
     plan.launches[i] = launch_of(i, memory.at<device::AttentionWork>(i), plan.bounds.num_works[i]);
-  set_merge(plan.bounds.num_merge_rows, plan.bounds.num_partial_rows, plan);
+  set_merge(memory.at<device::MergeWork>(kMerges), plan.bounds.num_merges,
+            envelope.query_len_bound() * spec_.group(), plan.bounds.num_partial_rows, plan);
 }
 
 void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend_plan,
@@ -91,10 +88,10 @@ void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend
     bytes[i] = bytes_of<device::AttentionWork>(list.num_works[i]);
     works += list.num_works[i];
   }
-  if (std::ssize(list.merge_rows) > plan.bounds.num_merge_rows ||
+  if (std::ssize(list.merges) > plan.bounds.num_merges ||
       list.num_partial_rows > plan.bounds.num_partial_rows)
-    fail(ErrorCode::kInternal, list.merge_rows.size(), " rows merged of ", list.num_partial_rows,
-         " partial rows in a graph envelope's ", plan.bounds.num_merge_rows, " of ",
+    fail(ErrorCode::kInternal, list.merges.size(), " merges of ", list.num_partial_rows,
+         " partial rows in a graph envelope's ", plan.bounds.num_merges, " of ",
          plan.bounds.num_partial_rows);
   if (spec_.is_paged() && !table.has_value()) {
     flash_attention::stage_page_ids(batch, spec_.page_size, memory.staged<int>(kPageIds),
@@ -102,7 +99,7 @@ void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend
     bytes[kPageIds] = bytes_of<int>(flash_attention::num_page_ids(batch, spec_.page_size));
   }
   bytes[kRequests] = stage(list.requests, memory.staged<device::AttentionRequest>(kRequests));
-  bytes[kMergeRows] = stage(list.merge_rows, memory.staged<device::MergeRow>(kMergeRows));
+  bytes[kMerges] = stage(list.merges, memory.staged<device::MergeWork>(kMerges));
   memory.upload(bytes, stream);
 }
 

@@ -59,7 +59,7 @@ KernelText merge_rows_text(DType dtype, jit::Architecture architecture) {
                     "rapt_merge_rows(GRID_CONSTANT const MergeParams params) {\n"
                     "  merge_rows<key::element>(params);\n}",
            .agreements = {same_size<device::MergeParams>("MergeParams"),
-                          same_size<device::MergeRow>("MergeRow"),
+                          same_size<device::MergeWork>("MergeWork"),
                           {"kMergeWarps", device::kMergeWarps}}}};
 }
 

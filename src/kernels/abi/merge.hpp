@@ -5,19 +5,27 @@ namespace rapt::device {
 
 constexpr int kMergeWarps = 4;  // of a block
 
-// A row whose keys were cut into parts: part s is partial row `partial + s * part_stride`. Without
-// parts it is none.
-struct MergeRow {
-  long long partial, part_stride;
+// Of a MergeWork at most, for each KV head: small and large tiles then fill the blocks of a grid
+// alike.
+constexpr int kMergeRows = 16;
+
+// Rows of a tile whose keys were cut into parts, of every KV head; row r is that of AttentionWork.
+// Its part s, of KV head h, is partial row number
+// (partial + r - row_begin + s * part_rows) * KV heads + h. All zeros: nothing.
+struct MergeWork {
+  long long partial;
+  int part_rows;  // of the tile
   int num_parts;
-  int token, query_head;
+  int query_start;  // of the request
+  int row_begin, row_end;
 };
 
 struct MergeParams {
-  const MergeRow* rows;
-  int num_rows;
-  int head_dim;
-  const float* partial_out;  // [partial rows, head_dim]
+  const MergeWork* works;
+  int blocks_per_work;  // in the grid's x, of kMergeWarps rows each
+  int group, num_kv_heads;
+  int head_dim;              // a multiple of 4
+  const float* partial_out;  // [partial rows, head_dim], at a multiple of 16 bytes
   const float* partial_lse;  // natural logarithm; -inf: the part saw no key
   const float* sinks;        // [Hq]; null: none
   unsigned char* out;

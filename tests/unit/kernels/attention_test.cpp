@@ -31,7 +31,7 @@ struct Step {
   bool fp16 = false;
   float softcap = 3;
   int hidden_key = -1;  // that the mask hides from every query: it is NaN
-  int num_empty = 0;    // works, and rows to merge, behind those of the step
+  int num_empty = 0;    // works, and merges, behind those of the step
 };
 
 // A step's tensors in the emulator's memory: page tails, an unused page and what lies behind the
@@ -102,9 +102,11 @@ class Attention {
     params.out_in_chunks = !step_.fp16;  // the other way of storing is right too
     run_attention(memory_, options, index_, step_.fp16, kKvHeads,
                   static_cast<uint32_t>(works_.size()), params);
-    if (merge_rows_.empty()) return;
+    if (merges_.empty()) return;
     device::MergeParams merge{};
-    merge.rows = merge_rows_.data(), merge.num_rows = static_cast<int>(merge_rows_.size());
+    merge.works = merges_.data();
+    merge.blocks_per_work = kKvHeads * device::kMergeRows / device::kMergeWarps;
+    merge.group = v.group, merge.num_kv_heads = kKvHeads;
     merge.head_dim = v.head_dim_vo;
     merge.partial_out = partial_out_.data(), merge.partial_lse = partial_lse_.data();
     merge.sinks = v.sinks ? sinks_.data() : nullptr;
@@ -113,10 +115,10 @@ class Attention {
     merge.out_head_stride = params.out_head_stride;
     merge.lse_head_stride = params.lse_head_stride;
     merge.lse_token_stride = params.lse_token_stride;
-    run_merge(memory_, options, merge);
+    run_merge(memory_, options, merges_.size(), merge);
   }
 
-  bool cuts_keys() const { return !merge_rows_.empty(); }
+  bool cuts_keys() const { return !merges_.empty(); }
   // Compares every row, and what must not have been written.
   void check() const {
     for (const AttentionRequest& request : requests_)
@@ -200,7 +202,7 @@ class Attention {
                             variant_.tile_rows, variant_.tile_keys};
     gpu::plan_work(batch, spec, {&tile, 1}, 0, list);
     works_ = copy<AttentionWork>(list.works, "works");
-    merge_rows_ = copy<device::MergeRow>(list.merge_rows, "merge_rows");
+    merges_ = copy<device::MergeWork>(list.merges, "merges");
     partial_out_ =
         memory_.allocate<float>(list.num_partial_rows * variant_.head_dim_vo, "partial_out");
     partial_lse_ = memory_.allocate<float>(list.num_partial_rows, "partial_lse");
@@ -262,7 +264,7 @@ class Attention {
   long long num_bits_ = 0;
   std::span<AttentionRequest> requests_;
   std::span<AttentionWork> works_;
-  std::span<device::MergeRow> merge_rows_;
+  std::span<device::MergeWork> merges_;
   std::span<int> page_ids_;
   std::span<uint16_t> q_, k_, v_, out_;
   std::span<float> lse_, partial_out_, partial_lse_, slopes_, sinks_;

@@ -8,9 +8,9 @@
 
 namespace rapt::emulator {
 
-void run_merge(Memory& memory, const Options& options, const device::MergeParams& params) {
-  const auto blocks =
-      static_cast<uint32_t>((params.num_rows + device::kMergeWarps - 1) / device::kMergeWarps);
+void run_merge(Memory& memory, const Options& options, size_t num_works,
+               const device::MergeParams& params) {
+  const auto blocks = static_cast<uint32_t>(num_works) * params.blocks_per_work;
   launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
          [&] { device::merge_rows<device::Bf16>(params); });
 }

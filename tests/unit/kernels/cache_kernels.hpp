@@ -9,7 +9,8 @@
 namespace rapt::emulator {
 
 // Results in bf16.
-void run_merge(Memory& memory, const Options& options, const device::MergeParams& params);
+void run_merge(Memory& memory, const Options& options, size_t num_works,
+               const device::MergeParams& params);
 enum class Element { kFloat32, kFloat16, kBFloat16 };
 void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
                       const device::MergeStatesParams& params);

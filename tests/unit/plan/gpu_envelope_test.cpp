@@ -90,8 +90,8 @@ TEST(GpuEnvelope, no_batch_within_it_has_more_than_its_bounds) {
               list.works.size());
     for (size_t i = 0; i < tiles.size(); i++) RC_ASSERT(list.num_works[i] <= bounds.num_works[i]);
     RC_ASSERT(list.num_partial_rows <= bounds.num_partial_rows);
-    RC_ASSERT(std::ssize(list.merge_rows) <= bounds.num_merge_rows);
-    RC_CLASSIFY(!list.merge_rows.empty(), "cut");
+    RC_ASSERT(std::ssize(list.merges) <= bounds.num_merges);
+    RC_CLASSIFY(!list.merges.empty(), "cut");
   }));
 }
 
@@ -121,7 +121,7 @@ TEST(GpuEnvelope, decoding_is_one_launch_with_a_block_for_each_request_and_piece
   const EnvelopeBounds bounds = bounds_of(envelope, spec_of(8, 4), tiles_of_h200());
   EXPECT_THAT(tiles_used(bounds), ElementsAre(0));
   EXPECT_EQ(bounds.num_works[0], 256 + 2 * 792 / 8);
-  EXPECT_LE(bounds.num_merge_rows, 256 * 32);
+  EXPECT_EQ(bounds.num_merges, 792 / 8);  // of two pieces each
   // Keys of one block are not cut.
   GraphEnvelope short_one = envelope;
   short_one.max_kv_len = 32;

@@ -121,17 +121,25 @@ TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
         }
     }
     RC_ASSERT(static_cast<int64_t>(owner.size()) == list.num_partial_rows);
-    const auto group = static_cast<int>(drawn.spec.group());
-    int64_t merged = 0;
-    for (const device::MergeRow& merge : list.merge_rows) {
+    int64_t merged = 0, num_rows = 0;
+    for (const device::MergeWork& merge : list.merges) {
       RC_ASSERT(merge.num_parts >= 2);
-      for (int part = 0; part < merge.num_parts; part++, merged++) {
-        const auto [b, head, row] = owner.at(merge.partial + part * merge.part_stride);
-        RC_ASSERT(list.requests[b].query_start + row / group == merge.token);
-        RC_ASSERT(head * group + row % group == merge.query_head);
-      }
+      const int rows = merge.row_end - merge.row_begin;
+      RC_ASSERT(rows > 0 && rows <= device::kMergeRows);
+      num_rows += rows * heads;
+      for (int part = 0; part < merge.num_parts; part++)
+        for (int row = 0; row < rows; row++)
+          for (int head = 0; head < heads; head++, merged++) {
+            const int64_t index =
+                (merge.partial + row + int64_t{part} * merge.part_rows) * heads + head;
+            const auto [b, its_head, its_row] = owner.at(index);
+            RC_ASSERT(list.requests[b].query_start == merge.query_start);
+            RC_ASSERT(its_head == head && its_row == merge.row_begin + row);
+            owner.erase(index);
+          }
     }
     RC_ASSERT(merged == list.num_partial_rows);
+    RC_ASSERT(num_rows == list.num_merged_rows);
   }));
 }
 
@@ -188,7 +196,7 @@ TEST(GpuPlan, times_that_were_sampled_badly_do_not_cut_without_end) {
   const Machine machine{132, 0.05, 1500, 16, 32};
   WorkList list;
   plan_work(lengths.batch(), spec_of(1, 1), {&machine, 1}, 0, list);
-  EXPECT_FALSE(list.merge_rows.empty());
+  EXPECT_FALSE(list.merges.empty());
   EXPECT_LE(list.works.size(), 100'000u / 16 + 2 * 132);
 }
 
@@ -213,7 +221,7 @@ TEST(GpuPlan, long_prefill_is_not_cut) {
   WorkList list;
   const Machine machine = machine_of(device_info("h200"), 2, 128, 32);
   plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
-  EXPECT_TRUE(list.merge_rows.empty());
+  EXPECT_TRUE(list.merges.empty());
   EXPECT_EQ(list.works.size(), 16384u * 4 / 128);
 }
 

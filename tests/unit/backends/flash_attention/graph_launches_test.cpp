@@ -107,8 +107,13 @@ auto values_of(const device::AttentionRequest& request) {
   return std::tuple(request.query_start, request.query_len, request.kv_len, request.kv_start,
                     request.first_page, request.mask_bit);
 }
-auto values_of(const device::MergeRow& row) {
-  return std::tuple(row.partial, row.part_stride, row.num_parts, row.token, row.query_head);
+auto values_of(const device::MergeWork& merge) {
+  return std::tuple(merge.partial, merge.part_rows, merge.num_parts, merge.query_start,
+                    merge.row_begin, merge.row_end);
+}
+// Those of a launch.
+size_t num_merges(const fake::Launch& launch) {
+  return launch.config.grid_x / params_of<device::MergeParams>(launch).blocks_per_work;
 }
 
 // The first are those of the plain list; the others are nothing.
@@ -173,10 +178,10 @@ TEST_F(GraphLaunches, stay_the_same_bytes_and_read_the_lists_of_the_batchs_own_p
     num_cut += launches.size() == 2;
     if (launches.size() == 2) {
       const auto plain_merges = params_of<device::MergeParams>(launches[1]);
-      expect_list(merges.rows, static_cast<size_t>(merges.num_rows), plain_merges.rows,
-                  static_cast<size_t>(plain_merges.num_rows));
+      expect_list(merges.works, num_merges(captured[1]), plain_merges.works,
+                  num_merges(launches[1]));
     } else {
-      expect_list<device::MergeRow>(merges.rows, static_cast<size_t>(merges.num_rows), nullptr, 0);
+      expect_list<device::MergeWork>(merges.works, num_merges(captured[1]), nullptr, 0);
     }
   }
   EXPECT_GT(num_cut, 10);
