@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/check.hpp"
@@ -29,8 +31,8 @@ constexpr double kNominalGigahertz = 1.5;
 // Tiles of a request whose times stand for all of its: times change along straight lines, but for a
 // few bends.
 constexpr uint32_t kSampledTiles = 4;
-// Lengths that are told apart when blocks are ordered.
-constexpr int64_t kLengthClasses = 1024;
+// Lengths that are told apart when blocks are ordered, 2^kLengthBits at most.
+constexpr int kLengthBits = 11;
 
 // A spec in the units of the cost model.
 class Costs {
@@ -70,53 +72,64 @@ class Planner {
         band_(spec.visible_band()),
         machine_(machine),
         costs_(spec, machine),
+        gpu_ns_a_head_(static_cast<double>(spec.num_kv_heads) / machine.num_slots),
         list_(list) {}
 
-  // Of all slots together.
-  double request_ns(int32_t b) const {
-    const uint32_t tiles = num_tiles(b);
-    double ns = 0;
-    if (tiles <= kSampledTiles) {
-      for (uint32_t i = 0; i < tiles; i++) ns += tile_ns(tile(b, i));
-    } else {
-      for (uint32_t i = 0; i < kSampledTiles; i++)  // the middle of its stretch
-        ns += tile_ns(
-            tile(b, static_cast<uint32_t>(uint64_t{2 * i + 1} * tiles / (2 * kSampledTiles))));
-      ns *= static_cast<double>(tiles) / kSampledTiles;
-    }
-    return ns * spec_.num_kv_heads;
-  }
-
-  bool takes(int32_t b) const {
-    return num_tiles(b) <= static_cast<uint32_t>(machine_.max_request_tiles);
-  }
+  // Of the GPU.
+  double gpu_ns(int32_t b) const { return head_ns(b) * gpu_ns_a_head_; }
+  // What an equal share of the nominal GPU takes for the request alone.
+  double nominal_share(int32_t b) const { return head_ns(b) * spec_.num_kv_heads / kNominalSlots; }
 
   // Adds a request's works, cut so that none takes much longer than `share`, into no more pieces
   // than are left.
   void add_request(int32_t b, double share, int64_t& pieces_left) {
     for (uint32_t i = 0, tiles = num_tiles(b); i < tiles; i++) {
       const device::AttentionWork whole = tile(b, i);
-      const int64_t parts = std::min(parts_of(whole, tile_ns(whole), share), pieces_left);
-      add_tile(whole, std::max<int64_t>(parts, 1));
-      if (parts > 1) pieces_left -= parts;
+      const double ns = tile_ns(whole);
+      const int64_t parts =
+          ns <= kWholeTile * share ? 1 : std::min(parts_of(whole, ns, share), pieces_left);
+      if (parts > 1) {
+        add_pieces(whole, parts);
+        pieces_left -= parts;
+      } else {
+        add_work(whole, whole.key_begin, whole.key_end, -1);
+      }
     }
   }
 
  private:
+  // Of a KV head of a request, all slots together; infinite where another tile is to take it.
+  double head_ns(int32_t b) const {
+    const uint32_t tiles = num_tiles(b);
+    if (tiles > static_cast<uint32_t>(machine_.max_request_tiles))
+      return std::numeric_limits<double>::infinity();
+    double ns = 0;
+    if (tiles <= kSampledTiles) {
+      for (uint32_t i = 0; i < tiles; i++) ns += tile_ns(tile(b, i));
+      return ns;
+    }
+    for (uint32_t i = 0; i < kSampledTiles; i++)  // the middle of its stretch
+      ns += tile_ns(
+          tile(b, static_cast<uint32_t>(uint64_t{2 * i + 1} * tiles / (2 * kSampledTiles))));
+    return ns * static_cast<double>(tiles) / kSampledTiles;
+  }
+
   uint32_t num_tiles(int32_t b) const {
     const auto rows = static_cast<uint32_t>(list_.requests[b].query_len) * group_;
     const auto tile_rows = static_cast<uint32_t>(machine_.tile_rows);
-    return (rows + tile_rows - 1) / tile_rows;
+    return rows <= tile_rows ? rows > 0 : (rows + tile_rows - 1) / tile_rows;
   }
 
   // Tile i of a request, against all keys that it sees.
   device::AttentionWork tile(int32_t b, uint32_t i) const {
     const device::AttentionRequest& request = list_.requests[b];
-    const auto row = i * static_cast<uint32_t>(machine_.tile_rows);
-    const uint32_t end = std::min(static_cast<uint32_t>(request.query_len) * group_,
-                                  row + static_cast<uint32_t>(machine_.tile_rows));
-    const KeyRange keys = visible_keys(band_, row / group_, (end - 1) / group_ + 1,
-                                       request.query_len, request.kv_len);
+    const auto tile_rows = static_cast<uint32_t>(machine_.tile_rows);
+    const auto query_len = static_cast<uint32_t>(request.query_len);
+    const uint32_t row = i * tile_rows, end = std::min(query_len * group_, row + tile_rows);
+    // Divisions take long, and a request of one tile has none.
+    const uint32_t first = row == 0 ? 0 : row / group_;
+    const uint32_t last = end == query_len * group_ ? query_len : (end - 1) / group_ + 1;
+    const KeyRange keys = visible_keys(band_, first, last, query_len, request.kv_len);
     return {.request = b,
             .row_begin = static_cast<int>(row),
             .row_end = static_cast<int>(end),
@@ -129,7 +142,6 @@ class Planner {
   }
 
   int64_t parts_of(const device::AttentionWork& tile, double ns, double share) const {
-    if (ns <= kWholeTile * share) return 1;
     const int64_t rows = tile.row_end - tile.row_begin;
     const double shortest = std::max(share, costs_.cut_ns(rows) * (1 + kMinPieceToOverhead));
     const auto blocks = ceil_div(tile.key_end - tile.key_begin, machine_.tile_keys);
@@ -137,22 +149,31 @@ class Planner {
                                std::max<int64_t>(blocks, 1));
   }
 
+  // A tile against some of its keys. In place, field by field: a copy would wait for the stores of
+  // what it reads.
+  void add_work(const device::AttentionWork& tile, int64_t key_begin, int64_t key_end,
+                int64_t partial) {
+    device::AttentionWork& work = list_.unordered.emplace_back();
+    work.request = tile.request;
+    work.row_begin = tile.row_begin, work.row_end = tile.row_end;
+    work.key_begin = static_cast<int>(key_begin), work.key_end = static_cast<int>(key_end);
+    work.partial = partial;
+  }
+
   // Cuts fall on absolute multiples of tile_keys, as kernels take keys.
-  void add_tile(const device::AttentionWork& tile, int64_t parts) {
+  void add_pieces(const device::AttentionWork& tile, int64_t parts) {
     const int64_t unit = machine_.tile_keys, first = tile.key_begin / unit;
     const int64_t blocks = ceil_div(tile.key_end, unit) - first;
     const int64_t rows = tile.row_end - tile.row_begin;
     const int64_t first_partial = list_.num_partial_rows / spec_.num_kv_heads;
-    if (parts > 1) add_merges(tile, first_partial, parts);
-    for (int64_t part = 0; part < parts; part++) {
-      device::AttentionWork piece = tile;
-      if (part > 0) piece.key_begin = static_cast<int>((first + blocks * part / parts) * unit);
-      if (part + 1 < parts)
-        piece.key_end = static_cast<int>((first + blocks * (part + 1) / parts) * unit);
-      if (parts > 1) piece.partial = first_partial + part * rows;
-      list_.unordered.push_back(piece);
+    add_merges(tile, first_partial, parts);
+    for (int64_t part = 0, begin = tile.key_begin; part < parts; part++) {
+      const int64_t end =
+          part + 1 < parts ? (first + blocks * (part + 1) / parts) * unit : tile.key_end;
+      add_work(tile, begin, end, first_partial + part * rows);
+      begin = end;
     }
-    if (parts > 1) list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
+    list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
   }
 
   void add_merges(const device::AttentionWork& tile, int64_t first_partial, int64_t parts) {
@@ -173,57 +194,60 @@ class Planner {
   const Window band_;
   const Machine& machine_;
   const Costs costs_;
+  const double gpu_ns_a_head_;  // of the GPU, for a nanosecond of one KV head
   WorkList& list_;
 };
 
 void make_requests(const Batch& batch, const AttentionSpec& spec, int64_t page_table_width,
                    std::vector<device::AttentionRequest>& requests) {
-  requests.clear();
+  requests.resize(batch.kv_len.size());
+  const int64_t group = spec.group();
   int64_t mask_bit = 0;
   for (int64_t b = 0; b < batch.num_requests(); b++) {
     const int64_t query_len = batch.query_len(b);
-    check(query_len * spec.group() <= kMaxRows, "query_len[", b, "] is ", query_len, " with ",
-          spec.group(), " query heads per KV head: their product may be at most ", kMaxRows);
-    requests.push_back({.query_start = batch.query_start[b],
-                        .query_len = static_cast<int>(query_len),
-                        .kv_len = batch.kv_len[b],
-                        .kv_start = spec.is_paged() ? 0 : batch.kv_start[b],
-                        .first_page = b * page_table_width,
-                        .mask_bit = mask_bit});
+    check(query_len * group <= kMaxRows, "query_len[", b, "] is ", query_len, " with ", group,
+          " query heads per KV head: their product may be at most ", kMaxRows);
+    requests[b] = {.query_start = batch.query_start[b],
+                   .query_len = static_cast<int>(query_len),
+                   .kv_len = batch.kv_len[b],
+                   .kv_start = spec.is_paged() ? 0 : batch.kv_start[b],
+                   .first_page = b * page_table_width,
+                   .mask_bit = mask_bit};
     mask_bit += query_len * batch.kv_len[b];
   }
+}
+
+bool alike(const device::AttentionRequest& a, const device::AttentionRequest& b) {
+  return a.query_len == b.query_len && a.kv_len == b.kv_len;
 }
 
 using PerTile = std::array<double, kMaxTiles>;
 
 // Puts each request on a tile; gives the time of the GPU for each tile's requests.
-PerTile choose_tiles(const AttentionSpec& spec, std::span<const Machine> tiles, WorkList& list) {
-  const size_t num_requests = list.requests.size();
-  list.gpu_ns.clear();
-  for (const Machine& tile : tiles) {
-    const Planner planner(spec, tile, list);
-    for (int32_t b = 0; b < static_cast<int32_t>(num_requests); b++)
-      list.gpu_ns.push_back(planner.takes(b) ? planner.request_ns(b) / tile.num_slots
-                                             : std::numeric_limits<double>::infinity());
-  }
+PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Planner>> planners,
+                     WorkList& list) {
   // All requests by one tile, and each by its best.
-  PerTile alone{}, best{};
-  for (size_t b = 0; b < num_requests; b++) {
-    size_t least = 0;
-    for (size_t i = 0; i < tiles.size(); i++) {
-      const double ns = list.gpu_ns[i * num_requests + b];
-      alone[i] += ns;
-      if (ns < list.gpu_ns[least * num_requests + b]) least = i;
+  PerTile alone{}, best{}, request_ns{};
+  size_t least = 0;
+  list.tile_of.resize(list.requests.size());
+  for (size_t b = 0; b < list.requests.size(); b++) {
+    if (b == 0 || !alike(list.requests[b], list.requests[b - 1])) {
+      for (size_t i = 0; i < planners.size(); i++)
+        request_ns[i] = planners[i]->gpu_ns(static_cast<int32_t>(b));
+      least = static_cast<size_t>(
+          std::min_element(request_ns.begin(), request_ns.begin() + std::ssize(planners)) -
+          request_ns.begin());
     }
-    list.tile_of.push_back(static_cast<int32_t>(least));
-    best[least] += list.gpu_ns[least * num_requests + b];
+    for (size_t i = 0; i < planners.size(); i++) alone[i] += request_ns[i];
+    list.tile_of[b] = static_cast<int32_t>(least);
+    best[least] += request_ns[least];
   }
   if (spec.batch_invariant) return best;
   double mixed = -kLaunchNs;
   for (const double tile_ns : best)
     if (tile_ns > 0) mixed += tile_ns + kLaunchNs;
-  const auto least = static_cast<size_t>(
-      std::min_element(alone.begin(), alone.begin() + std::ssize(tiles)) - alone.begin());
+  least = static_cast<size_t>(
+      std::min_element(alone.begin(), alone.begin() + std::ssize(planners)) - alone.begin());
   if (mixed < alone[least]) return best;
   std::fill(list.tile_of.begin(), list.tile_of.end(), static_cast<int32_t>(least));
   best = {};
@@ -233,15 +257,17 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const Machine> tiles, 
 
 // Appends what was added to the works, the longest first: sorted by counting those of each class of
 // lengths.
-void order_works(WorkList& list) {
-  int32_t longest = 1;
+void order_works(uint32_t tile_keys, WorkList& list) {
+  if (list.unordered.empty()) return;
+  uint32_t longest = 0;
   for (const device::AttentionWork& work : list.unordered)
-    longest = std::max(longest, work.key_end - work.key_begin);
-  const double classes = static_cast<double>(kLengthClasses - 1) / longest;
+    longest = std::max(longest, static_cast<uint32_t>(work.key_end - work.key_begin));
+  const int class_bits = std::max(static_cast<int>(std::bit_width(longest)) - kLengthBits,
+                                  static_cast<int>(std::bit_width(tile_keys)) - 1);
   const auto class_of = [&](const device::AttentionWork& work) {
-    return static_cast<size_t>((longest - (work.key_end - work.key_begin)) * classes);
+    return (longest - static_cast<uint32_t>(work.key_end - work.key_begin)) >> class_bits;
   };
-  list.next_of.assign(kLengthClasses, 0);
+  list.next_of.assign((longest >> class_bits) + 1, 0);
   for (const device::AttentionWork& work : list.unordered) list.next_of[class_of(work)]++;
   auto next = static_cast<int32_t>(list.works.size());
   for (int32_t& count : list.next_of) next += std::exchange(count, next);
@@ -276,23 +302,24 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
                int64_t page_table_width, WorkList& list) {
   list.works.clear();
   list.num_works.clear();
-  list.tile_of.clear();
   list.merges.clear();
   list.num_partial_rows = list.num_merged_rows = 0;
   make_requests(batch, spec, page_table_width, list.requests);
 
-  const PerTile totals = choose_tiles(spec, tiles, list);
+  std::array<std::optional<Planner>, kMaxTiles> planners;
+  for (size_t i = 0; i < tiles.size(); i++) planners[i].emplace(spec, tiles[i], list);
+  const PerTile totals = choose_tiles(spec, {planners.data(), tiles.size()}, list);
   for (size_t i = 0; i < tiles.size(); i++) {
-    Planner planner(spec, tiles[i], list);
+    Planner& planner = *planners[i];
     const size_t first = list.works.size();
     int64_t pieces_left = max_pieces(tiles[i], spec);
     for (int32_t b = 0; b < static_cast<int32_t>(list.requests.size()); b++) {
       if (list.tile_of[b] != static_cast<int32_t>(i)) continue;
       if (spec.batch_invariant) pieces_left = max_pieces(tiles[i], spec);
-      planner.add_request(
-          b, spec.batch_invariant ? planner.request_ns(b) / kNominalSlots : totals[i], pieces_left);
+      planner.add_request(b, spec.batch_invariant ? planner.nominal_share(b) : totals[i],
+                          pieces_left);
     }
-    order_works(list);
+    order_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
     list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
   }
 }

@@ -43,8 +43,8 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
 
 struct WorkList {
   std::vector<device::AttentionRequest> requests;  // one for each of the batch
-  // Those of the first tile, then those of the next; of each the longest first. A thousandth of the
-  // longest is not told apart.
+  // Those of the first tile, then those of the next; of each the longest first. What is shorter by
+  // less than a block of keys, or by a thousandth of the longest, is not told apart.
   std::vector<device::AttentionWork> works;
   std::vector<int32_t> num_works;         // of each tile
   std::vector<device::MergeWork> merges;  // tiles whose keys were cut
@@ -54,7 +54,6 @@ struct WorkList {
   std::vector<device::AttentionWork> unordered;
   std::vector<int32_t> next_of;  // each class of lengths: the place of its next work
   std::vector<int32_t> tile_of;  // each request
-  std::vector<double> gpu_ns;    // [tile][request]
 };
 
 constexpr size_t kMaxTiles = 4;
