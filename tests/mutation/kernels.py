@@ -194,6 +194,21 @@ MUTANTS = {
             "part_stride = work.part_rows * heads;",
             "part_stride = 1;",
         ),
+        "rows_from_the_requests_first": (
+            "merge/merge.cuh",
+            "row = work.row_begin + index / heads;",
+            "row = index / heads;",
+        ),
+        "first_query_head_of_the_group": (
+            "merge/merge.cuh",
+            "query_head = index % heads * group + row % group;",
+            "query_head = index % heads * group;",
+        ),
+        "later_parts_not_read": (
+            "merge/merge.cuh",
+            "if (first_d > 0 || part > 0) load_parts(part, d);",
+            "if (first_d > 0) load_parts(part, d);",
+        ),
         "lse_in_log2": (
             "softmax/sink.cuh",
             "(top + log_sum) * kLn2",
