@@ -302,48 +302,108 @@ MUTANTS = {
         ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",
-            "if (its[j] == 0) continue;",
+            "if (its == 0) continue;",
             "",
         ),
         "infinite_state_weighed": (
             "merge/merge_states.cuh",
-            "if (lse[i] == infinity()) lse[i] = -infinity();",
+            "if (lse == infinity()) lse = -infinity();",
             "",
         ),
-        "second_half_of_the_states_weighed_as_the_first": (
+        "states_before_forgotten": (
             "merge/merge_states.cuh",
-            "float_bits(weight[i] * norm)",
-            "float_bits(weight[0] * norm)",
+            "s == 0 ? 0 : bits_float(shuffle(float_bits(weight_before), row))",
+            "0",
+        ),
+        "states_before_weighed_as_they_were": (
+            "merge/merge_states.cuh",
+            "merged.sum * exp2_fast((merged.top - top) * kLog2E)",
+            "merged.sum",
+        ),
+        "states_before_of_the_first_row": (
+            "merge/merge_states.cuh",
+            "float_bits(weight_before), row)",
+            "float_bits(weight_before), 0)",
+        ),
+        "first_states_again": (
+            "merge/merge_states.cuh",
+            "state = params.states[s + j];",
+            "state = params.states[j];",
+        ),
+        "lse_of_the_first_states_again": (
+            "merge/merge_states.cuh",
+            "state = params.states[s + part.weighed_state];",
+            "state = params.states[part.weighed_state];",
         ),
         "zeros_lose_their_sign": (
             "merge/merge_states.cuh",
-            "begun ? fmaf(its[j], rows[j][e], merged[e]) : its[j] * rows[j][e]",
-            "fmaf(its[j], rows[j][e], merged[e])",
+            "begun ? fmaf(its, pieces[r][j][e], out[e]) : its * pieces[r][j][e]",
+            "fmaf(its, pieces[r][j][e], out[e])",
         ),
         "lse_of_the_result_in_log2": (
             "merge/merge_states.cuh",
             "log2_fast(sum) * kLn2",
             "log2_fast(sum)",
         ),
-        "rows_behind_the_last_state_merged": (
+        "lse_of_half_the_states": (
             "merge/merge_states.cuh",
-            "index < params.num_rows;",
-            "index <= params.num_rows;",
+            "distance *= 2)\n    sum +=",
+            "distance *= 4)\n    sum +=",
         ),
-        "second_elements_of_chunks_forgotten": (
+        "lse_written_before_the_last_elements": (
+            "merge/merge_states.cuh",
+            " && is_last && first + (kElems << params.tiles.lanes_log2) >= params.head_dim",
+            " && is_last",
+        ),
+        "rows_behind_the_last_read": (
+            "merge/merge_states.cuh",
+            "r * part.groups + part.group < part.num_rows",
+            "r * part.groups + part.group <= part.num_rows",
+        ),
+        "rows_behind_the_last_written": (
+            "merge/merge_states.cuh",
+            "d < params.head_dim && row < part.num_rows",
+            "d < params.head_dim && row <= part.num_rows",
+        ),
+        "lse_behind_the_last_read": (
+            "merge/merge_states.cuh",
+            "part.weighed_row < part.num_rows;",
+            "part.weighed_row <= part.num_rows;",
+        ),
+        "elements_behind_the_row_read": (
+            "merge/merge_states.cuh",
+            "if (d < params.head_dim && r *",
+            "if (r *",
+        ),
+        "first_elements_again": (
+            "merge/merge_states.cuh",
+            "d = first + kElems * part.lane;",
+            "d = kElems * part.lane;",
+        ),
+        "weights_of_the_other_row": (
+            "merge/merge_states.cuh",
+            "row + j * part.tile_tokens",
+            "j * part.tile_tokens",
+        ),
+        "row_of_the_group_before": (
+            "merge/merge_states.cuh",
+            "row += part.groups * state.out_token_stride;",
+            "row += state.out_token_stride;",
+        ),
+        "second_elements_of_pairs_forgotten": (
             "merge/merge_states.cuh",
             "return i % 2 ? Element::high(pairs[i / 2]) : Element::low(pairs[i / 2]);",
             "return Element::low(pairs[i / 2]);",
         ),
-        "weights_of_the_other_row": (
+        "first_pair_stored_twice": (
             "merge/merge_states.cuh",
-            "first_lane + s % kLanes + j",
-            "s % kLanes + j",
+            "Element::pack(x[0], x[1]), Element::pack(x[2], x[3]));\n  else",
+            "Element::pack(x[0], x[1]), Element::pack(x[0], x[1]));\n  else",
         ),
-        "second_element_of_a_pair_forgotten": (
+        "first_element_of_a_pair_stored_twice": (
             "merge/merge_states.cuh",
-            "x[1] = Element::high(pair);",
-            "x[1] = Element::low(pair);",
+            "store_global_4(row + 2 * d, Element::pack(x[0], x[1]));",
+            "store_global_4(row + 2 * d, Element::pack(x[0], x[0]));",
         ),
         "small_chunks_take_the_first_byte_alone": (
             "cache/write_kv.cuh",

@@ -14,7 +14,7 @@ using device::MergeStatesParams;
 MergeStatesParams params_of(const MergeArgs& args) {
   MergeStatesParams params{};
   const auto num_states = static_cast<int>(args.outs.size());
-  int64_t alignment = 16;
+  int64_t alignment = device::kMergePieceBytes;
   const auto look_at = [&](const TensorView& tensor) {
     alignment = row_alignment(tensor, alignment);
   };
@@ -30,13 +30,15 @@ MergeStatesParams params_of(const MergeArgs& args) {
   }
   look_at(args.out);
   params.num_states = num_states;
+  params.num_tokens = static_cast<int>(args.out.shape[0]);
   params.num_heads = static_cast<int>(args.out.shape[1]);
   params.head_dim = static_cast<int>(args.out.shape[2]);
   const auto are = [&](int elems, int64_t bytes) {
     return params.head_dim % elems == 0 && alignment >= bytes;
   };
-  params.elems = are(device::kMergeElems, 16) ? device::kMergeElems : are(2, 4) ? 2 : 1;
-  params.num_rows = args.out.shape[0] * args.out.shape[1];
+  const int wide = device::kMergePieceBytes / static_cast<int>(size_of(args.outs[0].dtype));
+  const int elems = are(wide, device::kMergePieceBytes) ? wide : are(2, 4) ? 2 : 1;
+  params.tiles = device::merge_tiles(elems, num_states, params.head_dim);
   params.out = static_cast<unsigned char*>(args.out.data);
   params.out_token_stride = byte_stride(args.out, 0);
   params.out_head_stride = byte_stride(args.out, 1);
@@ -57,7 +59,7 @@ KernelText merge_states_text(DType from, DType to, jit::Architecture architectur
           {.header = "merge/merge_states.cuh",
            .function = "rapt_merge_states",
            .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kMergeWarps, "
-                    "kMergeBlocks<key::from>) rapt_merge_states(GRID_CONSTANT const "
+                    "kMergeBlocks) rapt_merge_states(GRID_CONSTANT const "
                     "MergeStatesParams params) {\n"
                     "  merge_states<key::from, key::to>(params);\n}",
            .agreements = {same_size<MergeStatesParams>("MergeStatesParams"),
@@ -65,14 +67,15 @@ KernelText merge_states_text(DType from, DType to, jit::Architecture architectur
 }
 
 void CudaGpu::merge(const MergeArgs& args) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostElems = 1 << 28;
   const DType from = args.outs[0].dtype, to = args.out.dtype;
   check(args.outs.size() <= device::kMaxMergeStates, "merge: ", args.outs.size(),
         " states, at most ", device::kMaxMergeStates, " on a GPU: merge some of them first");
   const int64_t tokens = args.out.shape[0], heads = args.out.shape[1];
-  check(heads <= kMost && args.out.shape[2] <= kMost &&
-            ceil_div(checked_mul(tokens, heads, "merge: rows"), device::kMergeWarps) <= kMost,
-        "merge: ", tokens, " tokens of ", heads, " heads, at most 2^33 rows on a GPU");
+  check(checked_mul(tokens, heads, "merge: rows") <= kMostRows, "merge: ", tokens, " tokens of ",
+        heads, " heads, at most 2^31 - 1 rows on a GPU: merge some tokens after the others");
+  check(args.out.shape[2] <= kMostElems, "merge: heads of ", args.out.shape[2],
+        " elements, at most 2^28 on a GPU");
   if (tokens * heads == 0) return;
   const auto index_of = [](DType dtype) {
     return dtype == DType::kFloat32 ? 0 : dtype == DType::kFloat16 ? 1 : 2;
@@ -83,9 +86,9 @@ void CudaGpu::merge(const MergeArgs& args) {
   const cuda::CurrentContext current(context_);
   const cuda::Stream stream = stream_of(args.stream);
   cuda::check_stream(context_, stream);
-  const int rows_of_block = device::kMergeWarps * device::merge_rows_of_warp(params.elems);
   cuda::launch(kernel,
-               {.grid = {static_cast<uint32_t>(ceil_div(params.num_rows, rows_of_block))},
+               {.grid = {static_cast<uint32_t>(
+                    device::merge_blocks(params.tiles, params.num_tokens, params.num_heads))},
                 .block = {32 * device::kMergeWarps}},
                stream, params);
 }

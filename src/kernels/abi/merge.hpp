@@ -37,11 +37,33 @@ struct MergeParams {
 // The most states of one merge(): parameters of a kernel take 4 KB.
 constexpr int kMaxMergeStates = 64;
 
-// Elements of a row that a lane takes at once, where rows lie for it.
-constexpr int kMergeElems = 8;
-// Rows that a warp merges at once: heads of 128 elements keep half of its lanes busy.
-constexpr int merge_rows_of_warp(int elems) {
-  return elems == kMergeElems ? 2 : 1;
+// How merge() of states is cut: each warp takes a tile, some tokens of one head. A lane asks for
+// kMergeLoads pieces of rows before it waits for any, so that enough bytes are on their way.
+constexpr int kMergeLoads = 8;
+constexpr int kMergePieceBytes = 16;  // of a wide piece
+struct MergeTiles {
+  // Of a piece, and a divisor of head_dim: as many as the states have in a wide piece, where every
+  // row lies at a multiple of 16 bytes; 2, where every row lies at one of 4; or 1.
+  int elems;
+  int states_at_once;  // whose pieces a lane asks for, of kMergeLoads / states_at_once rows
+  int lanes_log2;      // lanes that share a row
+};
+constexpr MergeTiles merge_tiles(int elems, int num_states, int head_dim) {
+  const bool wide = elems > 2;  // other rows are too rare for tiles of their own
+  const int states_at_once = wide && num_states <= 2   ? 2
+                             : wide && num_states <= 4 ? 4
+                                                       : kMergeLoads;
+  // As many as a row has pieces. With less than 8 a tile had more weights, kMergeLoads for each
+  // group of lanes, than the warp has lanes to hold them.
+  const int lanes_log2 = head_dim <= 8 * elems ? 3 : head_dim <= 16 * elems ? 4 : 5;
+  return {elems, states_at_once, lanes_log2};
+}
+constexpr int merge_tile_tokens(const MergeTiles& tiles) {
+  return kMergeLoads / tiles.states_at_once << (5 - tiles.lanes_log2);
+}
+constexpr long long merge_blocks(const MergeTiles& tiles, long long num_tokens, int num_heads) {
+  const int tokens = merge_tile_tokens(tiles);
+  return ((num_tokens + tokens - 1) / tokens * num_heads + kMergeWarps - 1) / kMergeWarps;
 }
 
 // One state of merge(), tensors of its own. Strides as in MergeStatesParams.
@@ -55,11 +77,8 @@ struct MergeState {
 struct MergeStatesParams {
   MergeState states[kMaxMergeStates];
   int num_states;
-  int num_heads, head_dim;
-  // What head_dim is a multiple of: kMergeElems, and every row lies at a multiple of 16 bytes; 2,
-  // and at one of 4; or 1.
-  int elems;
-  long long num_rows;                           // tokens times heads
+  int num_tokens, num_heads, head_dim;
+  MergeTiles tiles;
   unsigned char* out;                           // may be a state's
   float* lse;                                   // null: not wanted; may be a state's
   long long out_token_stride, out_head_stride;  // bytes

@@ -1,13 +1,21 @@
-// Partial states that are tensors of their own to one: out = sum of e^(lse_s - lse) out_s, all or
-// half of a warp's lanes for each row. States that saw no key (lse -inf, or +inf) count for
-// nothing, whatever their output holds; where one alone counts, not a bit of it changes.
+// Partial states that are tensors of their own to one: out = sum of e^(lse_s - lse) out_s. States
+// that saw no key (lse -inf, or +inf) count for nothing, whatever their output holds; where one
+// alone counts, not a bit of it changes.
 //
-// Traffic: each state is read once and the result written, head_dim elements a row. A lane reads
-// all that it needs of an element before it writes it, so that the result may be one of the states.
+// Traffic of a row: each state's and the result's, head_dim elements and an lse. There is little to
+// compute, so that bytes on their way are all that counts. A warp takes a few tokens of one head;
+// before a lane waits for anything it asks for an lse and for eight pieces of 16 bytes: four rows
+// of 2 states, two of 4, or one of 8. That is 4 KB a warp, and 112 KB an SM.
+//
+// Tiles lie along tokens, not heads: the lse of neighbouring tokens, which a lane each asks for,
+// are neighbours in memory, and tiles are full whatever the number of heads. A block's warps take
+// neighbouring heads, so that its rows are neighbours too.
+//
+// A lane reads all that it needs of an element before it writes it, and a warp all lse of a row, so
+// that the result may be one of the states.
 #pragma once
 
 #include "abi/merge.hpp"
-#include "copy/divide.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/math.cuh"
 #include "ptx/threads.cuh"
@@ -17,31 +25,55 @@ namespace rapt::device {
 
 struct F32 {};
 
-// Thread blocks that an SM holds, so that enough bytes are on their way: as many as need no spills.
-template <class From>
-constexpr int kMergeBlocks = 8;
-template <>
-constexpr int kMergeBlocks<F32> = 6;
+// Thread blocks that an SM holds: as many as need no spills.
+constexpr int kMergeBlocks = 7;
 
-// kElems elements of a row from d on: 1, or 2 at a multiple of 4 bytes.
-template <int kElems>
-DEVICE void load_row(F32, float (&x)[kElems], const u8* row, int d) {
-#pragma unroll
-  for (int i = 0; i < kElems; i++) x[i] = load_coherent_f32(row + 4 * (d + i));
-}
-template <int kElems, class Element>
-DEVICE void load_row(Element, float (&x)[kElems], const u8* row, int d) {
-  if constexpr (kElems == 2) {
-    const u32 pair = float_bits(load_coherent_f32(row + 2 * d));
-    x[0] = Element::low(pair), x[1] = Element::high(pair);
-  } else {
-    x[0] = Element::low(load_coherent_2(row + 2 * d));
+// Elements of a piece of 16 bytes.
+template <class From>
+constexpr int kWidePiece = kMergePieceBytes / 2;
+template <>
+constexpr int kWidePiece<F32> = kMergePieceBytes / 4;
+
+// kElems elements of a row from d on, in as many registers as they have bytes.
+template <class Element, int kElems>
+struct Piece {
+  u32 pairs[(kElems + 1) / 2];
+  METHOD void load(const u8* row, int d) {
+    if constexpr (kElems == kWidePiece<Element>) {
+      const Quad q = load_coherent_16(row + 2 * d);
+      pairs[0] = q.x, pairs[1] = q.y, pairs[2] = q.z, pairs[3] = q.w;
+    } else if constexpr (kElems == 2) {
+      pairs[0] = float_bits(load_coherent_f32(row + 2 * d));
+    } else {
+      pairs[0] = load_coherent_2(row + 2 * d);
+    }
   }
-}
-// The same, or kMergeElems at a multiple of 16 bytes.
+  METHOD float operator[](int i) const {
+    return i % 2 ? Element::high(pairs[i / 2]) : Element::low(pairs[i / 2]);
+  }
+};
 template <int kElems>
-DEVICE void store_row(F32, u8* row, int d, const float (&x)[kElems]) {
-  if constexpr (kElems == kMergeElems) {
+struct Piece<F32, kElems> {
+  float x[kElems];
+  METHOD void load(const u8* row, int d) {
+    if constexpr (kElems == kWidePiece<F32>) {
+      const Quad q = load_coherent_16(row + 4 * d);
+      x[0] = bits_float(q.x), x[1] = bits_float(q.y);
+      x[2] = bits_float(q.z), x[3] = bits_float(q.w);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kElems; i++) x[i] = load_coherent_f32(row + 4 * (d + i));
+    }
+  }
+  METHOD float operator[](int i) const {
+    return x[i];
+  }
+};
+
+// As many elements as a piece has, whichever type it is of.
+template <int kElems>
+DEVICE void store_piece(F32, u8* row, int d, const float (&x)[kElems]) {
+  if constexpr (kElems % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < kElems; i += 4)
       store_global_16(row + 4 * (d + i), {float_bits(x[i]), float_bits(x[i + 1]),
@@ -52,140 +84,158 @@ DEVICE void store_row(F32, u8* row, int d, const float (&x)[kElems]) {
   }
 }
 template <int kElems, class Element>
-DEVICE void store_row(Element, u8* row, int d, const float (&x)[kElems]) {
-  if constexpr (kElems == kMergeElems)
+DEVICE void store_piece(Element, u8* row, int d, const float (&x)[kElems]) {
+  if constexpr (kElems == 8)
     store_global_16(row + 2 * d, {Element::pack(x[0], x[1]), Element::pack(x[2], x[3]),
                                   Element::pack(x[4], x[5]), Element::pack(x[6], x[7])});
+  else if constexpr (kElems == 4)
+    store_global_8(row + 2 * d, Element::pack(x[0], x[1]), Element::pack(x[2], x[3]));
   else if constexpr (kElems == 2)
     store_global_4(row + 2 * d, Element::pack(x[0], x[1]));
   else
     store_global_2(row + 2 * d, static_cast<u16>(Element::pack(x[0], 0)));
 }
 
-// kElems elements of a row on their way, in as many registers as they have bytes.
-template <class From, int kElems>
-struct LoadedRow {
-  float x[kElems];
-  METHOD void load(const u8* row, int d) { load_row<kElems>(From{}, x, row, d); }
-  METHOD float operator[](int i) const { return x[i]; }
-};
-template <class Element>
-struct LoadedRow<Element, kMergeElems> {
-  u32 pairs[kMergeElems / 2];
-  METHOD void load(const u8* row, int d) {
-    const Quad q = load_coherent_16(row + 2 * d);
-    pairs[0] = q.x, pairs[1] = q.y, pairs[2] = q.z, pairs[3] = q.w;
-  }
-  METHOD float operator[](int i) const {
-    return i % 2 ? Element::high(pairs[i / 2]) : Element::low(pairs[i / 2]);
+// The tile of a warp, and what a lane does for it: the pieces at its elements of rows group,
+// group + groups, ...; and the weight of one state of one row.
+struct TilePart {
+  u32 token, head;  // of row 0
+  int num_rows;     // as many as there are: of the last tile of a head fewer, behind it none
+  int tile_tokens, groups;
+  int lane, group;  // within the group that shares a row
+  int weighed_row, weighed_state;
+
+  METHOD i64 offset(int row, i64 token_stride, i64 head_stride) const {
+    return (token + row) * token_stride + head * head_stride;
   }
 };
-template <>
-struct LoadedRow<F32, kMergeElems> {
-  float x[kMergeElems];
-  METHOD void load(const u8* row, int d) {
+template <int kRows>
+DEVICE TilePart part_of_tile(const MergeStatesParams& params) {
+  // Anew for all states that are merged at once: there are no registers to keep it in.
+  const u32 index = anew(block_index_x() * kMergeWarps + warp_index()), lane = anew(lane_index());
+  const u32 lanes_log2 = params.tiles.lanes_log2, groups = kWarpLanes >> lanes_log2;
+  const u32 tile_tokens = kRows * groups, num_heads = params.num_heads;
+  const u32 tile = index / num_heads, token = tile * tile_tokens;
+  const u32 rows_left = params.num_tokens - min(token, static_cast<u32>(params.num_tokens));
+  return {.token = token,
+          .head = index - tile * num_heads,
+          .num_rows = static_cast<int>(min(rows_left, tile_tokens)),
+          .tile_tokens = static_cast<int>(tile_tokens),
+          .groups = static_cast<int>(groups),
+          .lane = static_cast<int>(lane & ((1 << lanes_log2) - 1)),
+          .group = static_cast<int>(lane >> lanes_log2),
+          .weighed_row = static_cast<int>(lane & (tile_tokens - 1)),
+          .weighed_state = static_cast<int>((lane << lanes_log2) / (kRows * kWarpLanes))};
+}
+
+// The states so far: the rows' in pieces, the rest of the row that a lane weighs.
+template <int kRows, int kElems>
+struct Merged {
+  float top = -infinity(), sum = 0;
+  float out[kRows][kElems] = {};
+};
+
+// kStates states from `s` on come to those before, in the elements from `first` on that a warp
+// takes at once; the result is written behind the last.
+template <class From, class To, int kStates, int kRows, int kElems>
+DEVICE void merge_states_of_tile(const MergeStatesParams& params, int first, int s,
+                                 Merged<kRows, kElems>& merged) {
+  const TilePart part = part_of_tile<kRows>(params);
+  const int d = first + kElems * part.lane;
+  const bool is_weighed = part.weighed_state < kStates && part.weighed_row < part.num_rows;
+
+  float lse = -infinity();
+  if (is_weighed && s + part.weighed_state < params.num_states) {
+    const MergeState& state = params.states[s + part.weighed_state];
+    lse = load_coherent_f32(
+        state.lse + part.offset(part.weighed_row, state.lse_token_stride, state.lse_head_stride));
+  }
+  Piece<From, kElems> pieces[kRows][kStates];
 #pragma unroll
-    for (int i = 0; i < kMergeElems; i += 4) {
-      const Quad q = load_coherent_16(row + 4 * (d + i));
-      x[i] = bits_float(q.x), x[i + 1] = bits_float(q.y);
-      x[i + 2] = bits_float(q.z), x[i + 3] = bits_float(q.w);
+  for (int j = 0; j < kStates; j++) {
+    if (s + j >= params.num_states) break;
+    const MergeState& state = params.states[s + j];
+    const u8* row =
+        state.out + part.offset(part.group, state.out_token_stride, state.out_head_stride);
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+      if (d < params.head_dim && r * part.groups + part.group < part.num_rows)
+        pieces[r][j].load(row, d);
+      row += part.groups * state.out_token_stride;
     }
   }
-  METHOD float operator[](int i) const {
-    return x[i];
-  }
-};
 
-// Rows are those of a block in turn; lanes whose row is not there take part in exchanges alone.
-template <class From, class To, int kElems>
-DEVICE void merge_row(const MergeStatesParams& params) {
-  constexpr int kLanes = static_cast<int>(kWarpLanes) / merge_rows_of_warp(kElems);
-  constexpr int kPerLane = kMaxMergeStates / kLanes;
-  using Loaded = LoadedRow<From, kElems>;
-  // States whose loads are under way together.
-  constexpr int kAtOnce = 4;
-  static_assert(kPerLane * kLanes == kMaxMergeStates && kMaxMergeStates % kAtOnce == 0);
-  const int lane = static_cast<int>(lane_index()) % kLanes;
-  const int first_lane = static_cast<int>(lane_index()) - lane;
-  const i64 index = (static_cast<i64>(block_index_x()) * kMergeWarps + warp_index()) *
-                        merge_rows_of_warp(kElems) +
-                    first_lane / kLanes;
-  const bool is_there = index < params.num_rows;
-  const i64 token = divide(index, params.num_heads), head = index - token * params.num_heads;
-
-  Loaded rows[kAtOnce];
-  const auto load_state = [&](int j, int s, int d) {
-    if (!is_there || s >= params.num_states || d >= params.head_dim) return;
-    const MergeState& state = params.states[s];
-    rows[j].load(state.out + token * state.out_token_stride + head * state.out_head_stride, d);
-  };
-  // Before their weights are known, since memory takes as long for those as for these.
-#pragma unroll
-  for (int j = 0; j < kAtOnce; j++) load_state(j, j, kElems * lane);
-
-  // Of states lane, lane + kLanes, ...; -inf where there is none.
-  float lse[kPerLane], weight[kPerLane], top = -infinity(), sum = 0;
-#pragma unroll
-  for (int i = 0; i < kPerLane; i++) {
-    lse[i] = -infinity();
-    if (!is_there || lane + i * kLanes >= params.num_states) continue;
-    const MergeState& state = params.states[lane + i * kLanes];
-    lse[i] = load_coherent_f32(state.lse + head * state.lse_head_stride +
-                               token * state.lse_token_stride);
-    if (lse[i] == infinity()) lse[i] = -infinity();
-    // fmaxf drops a NaN, which weighs everything below.
-    top = fmaxf(top, lse[i]);
-  }
-  top = lanes_max<kLanes>(top);
-#pragma unroll
-  for (int i = 0; i < kPerLane; i++) {
-    weight[i] = lse[i] == -infinity() ? 0 : exp2_fast((lse[i] - top) * kLog2E);
-    sum += weight[i];
-  }
-  sum = lanes_sum<kLanes>(sum);
+  if (lse == infinity()) lse = -infinity();
+  // Lanes of one row are tile_tokens apart. fmaxf drops a NaN, which weighs everything below.
+  float top = fmaxf(merged.top, lse);
+  for (int distance = part.tile_tokens; distance < kStates * part.tile_tokens; distance *= 2)
+    top = fmaxf(top, shuffle_xor(top, distance));
+  float weight = lse == -infinity() ? 0 : exp2_fast((lse - top) * kLog2E), sum = weight;
+  for (int distance = part.tile_tokens; distance < kStates * part.tile_tokens; distance *= 2)
+    sum += shuffle_xor(sum, distance);
+  float weight_before = merged.sum == 0 ? 0 : merged.sum * exp2_fast((merged.top - top) * kLog2E);
+  merged.top = top, merged.sum = sum += weight_before;
   const float norm = sum == 0 ? 0 : 1 / sum;
-  u8* out = params.out + token * params.out_token_stride + head * params.out_head_stride;
-  for (int first = 0; first < params.head_dim; first += kElems * kLanes) {
-    const int d = first + kElems * lane;
-    float merged[kElems] = {};
-    bool begun = false;
+  weight *= norm, weight_before *= norm;
+
+  const bool is_last = s + kStates >= params.num_states;
 #pragma unroll
-    for (int i = 0; i < kPerLane; i++) {
-      const int end = min(params.num_states, (i + 1) * kLanes);
-      // All lanes take part in every exchange; the weight of a state that is not there is 0.
-      for (int s = i * kLanes; s < end; s += kAtOnce) {
-        float its[kAtOnce];
+  for (int r = 0; r < kRows; r++) {
+    const int row = r * part.groups + part.group;
+    float(&out)[kElems] = merged.out[r];
+    const float before = s == 0 ? 0 : bits_float(shuffle(float_bits(weight_before), row));
+    bool begun = before != 0;
 #pragma unroll
-        for (int j = 0; j < kAtOnce; j++) {
-          its[j] = bits_float(shuffle(float_bits(weight[i] * norm), first_lane + s % kLanes + j));
-          if ((first > 0 || s > 0) && its[j] != 0) load_state(j, s + j, d);
-        }
+    for (int e = 0; e < kElems; e++) out[e] = begun ? before * out[e] : 0;
 #pragma unroll
-        for (int j = 0; j < kAtOnce; j++) {
-          if (its[j] == 0) continue;
+    for (int j = 0; j < kStates; j++) {
+      const float its = bits_float(shuffle(float_bits(weight), row + j * part.tile_tokens));
+      if (its == 0) continue;
 #pragma unroll
-          for (int e = 0; e < kElems; e++)  // 0 + -0 is not -0
-            merged[e] = begun ? fmaf(its[j], rows[j][e], merged[e]) : its[j] * rows[j][e];
-          begun = true;
-        }
-      }
+      for (int e = 0; e < kElems; e++)  // 0 + -0 is not -0
+        out[e] = begun ? fmaf(its, pieces[r][j][e], out[e]) : its * pieces[r][j][e];
+      begun = true;
     }
-    if (is_there && d < params.head_dim) store_row<kElems>(To{}, out, d, merged);
+    if (is_last && d < params.head_dim && row < part.num_rows)
+      store_piece(To{},
+                  params.out + part.offset(row, params.out_token_stride, params.out_head_stride), d,
+                  out);
   }
-  sync_warp();  // all have read the states' lse, of which it may be one
-  if (params.lse && is_there && lane == 0)
-    store_global_f32(params.lse + head * params.lse_head_stride + token * params.lse_token_stride,
-                     sum == 0 ? -infinity() : top + log2_fast(sum) * kLn2);
+  if (params.lse && is_last && first + (kElems << params.tiles.lanes_log2) >= params.head_dim) {
+    sync_warp();  // all have read the states' lse, of which it may be one
+    if (is_weighed && part.weighed_state == 0)
+      store_global_f32(params.lse + part.offset(part.weighed_row, params.lse_token_stride,
+                                                params.lse_head_stride),
+                       sum == 0 ? -infinity() : top + log2_fast(sum) * kLn2);
+  }
+}
+
+template <class From, class To, int kElems, int kStates>
+DEVICE void merge_tile(const MergeStatesParams& params) {
+  for (int first = 0; first < params.head_dim; first += kElems << params.tiles.lanes_log2) {
+    Merged<kMergeLoads / kStates, kElems> merged;
+    int s = 0;
+    do {
+      merge_states_of_tile<From, To, kStates>(params, first, s, merged);
+      s += kStates;
+    } while (kStates == kMergeLoads && s < params.num_states);
+  }
 }
 
 template <class From, class To>
 DEVICE void merge_states(const MergeStatesParams& params) {
-  if (params.elems == kMergeElems)
-    merge_row<From, To, kMergeElems>(params);
-  else if (params.elems == 2)
-    merge_row<From, To, 2>(params);
+  constexpr int kWide = kWidePiece<From>;
+  const MergeTiles& tiles = params.tiles;
+  if (tiles.elems == kWide && tiles.states_at_once == 2)
+    merge_tile<From, To, kWide, 2>(params);
+  else if (tiles.elems == kWide && tiles.states_at_once == 4)
+    merge_tile<From, To, kWide, 4>(params);
+  else if (tiles.elems == kWide)
+    merge_tile<From, To, kWide, kMergeLoads>(params);
+  else if (tiles.elems == 2)
+    merge_tile<From, To, 2, kMergeLoads>(params);
   else
-    merge_row<From, To, 1>(params);
+    merge_tile<From, To, 1, kMergeLoads>(params);
 }
 
 }  // namespace rapt::device

@@ -33,8 +33,8 @@ void with_element(Element element, const Body& body) {
 
 void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
                       const device::MergeStatesParams& params) {
-  const int rows = device::kMergeWarps * device::merge_rows_of_warp(params.elems);
-  const auto blocks = static_cast<uint32_t>((params.num_rows + rows - 1) / rows);
+  const auto blocks = static_cast<uint32_t>(
+      device::merge_blocks(params.tiles, params.num_tokens, params.num_heads));
   with_element(from, [&](auto from_type) {
     with_element(to, [&](auto to_type) {
       launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
