@@ -57,6 +57,33 @@ TEST(PageIds, an_empty_pool_has_no_ids) {
   EXPECT_TRUE(ids_in_pool({nullptr, 0, no_keys, 16}, 0));
 }
 
+TEST(PageIds, lengths_take_pages_of_any_size) {
+  constexpr int32_t kLongest = kMax - 0xffff;
+  for (const int32_t page_size : {1, 2, 3, 5, 7, 16, 24, 100, 1000, 65535, 65536, 99991, 1 << 20,
+                                  (1 << 20) + 1, 1 << 30, (1 << 30) + 1, kMax - 1, kMax}) {
+    for (const int64_t pages : {1, 2, 3, 31, 32, 33, 64, 2000, 21473}) {
+      for (const int64_t beyond : {int64_t{0}, int64_t{1}, int64_t{page_size} - 1}) {
+        const int64_t kv_len = pages * page_size - beyond;  // takes exactly so many
+        if (kv_len > kLongest || (kv_len - 1) / page_size != pages - 1) continue;
+        const std::vector<int32_t> lengths = {static_cast<int32_t>(kv_len)};
+        std::vector<int32_t> ids(static_cast<size_t>(pages) + 40, 0);
+        ids[static_cast<size_t>(pages)] = -1;
+        EXPECT_TRUE(ids_in_pool({ids.data(), 0, lengths, page_size}, 1)) << kv_len;
+        ids[static_cast<size_t>(pages) - 1] = -1;
+        EXPECT_FALSE(ids_in_pool({ids.data(), 0, lengths, page_size}, 1)) << kv_len;
+      }
+    }
+    const std::vector<int32_t> longest = {kLongest};
+    const size_t pages = static_cast<size_t>((kLongest - 1) / page_size) + 1;
+    if (pages > 1 << 20) continue;
+    std::vector<int32_t> ids(pages + 1, 0);
+    ids[pages] = -1;
+    EXPECT_TRUE(ids_in_pool({ids.data(), 0, longest, page_size}, 1)) << page_size;
+    ids[pages - 1] = -1;
+    EXPECT_FALSE(ids_in_pool({ids.data(), 0, longest, page_size}, 1)) << page_size;
+  }
+}
+
 TEST(PageIds, rows_follow_their_stride) {
   const std::vector<int32_t> ids = {3, -1, 5, -1, 7};
   const std::vector<int32_t> kv_len = {1, 1, 1};
