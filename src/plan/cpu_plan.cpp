@@ -67,6 +67,7 @@ struct Costs {
 };
 
 using Lengths = WorkList::Lengths;
+using Tile = WorkList::Tile;
 
 // Keys that rows [begin, end) see on average, and all of them.
 double mean_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, int64_t row_end) {
@@ -74,6 +75,10 @@ double mean_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, 
     return visible_keys(costs.band, row / costs.group, lengths.query_len, lengths.kv_len).size();
   };
   return 0.5 * static_cast<double>(keys_of(row_begin) + keys_of(row_end - 1));
+}
+
+KeyRange all_keys(const Costs& costs, const Lengths& lengths) {
+  return visible_keys(costs.band, 0, lengths.query_len, lengths.query_len, lengths.kv_len);
 }
 
 KeyRange all_keys(const Costs& costs, const Lengths& lengths, int64_t row_begin, int64_t row_end) {
@@ -93,7 +98,7 @@ void find_lengths(const Costs& costs, const Batch& batch, int64_t b, int64_t max
   lengths.phase = lengths.rows <= max_decode_rows ? Phase::kDecode : Phase::kPrefill;
   lengths.ns = 0;
   if (lengths.rows == 0) return;
-  lengths.keys = all_keys(costs, lengths, 0, lengths.rows);
+  lengths.keys = all_keys(costs, lengths);
   const double keys = lengths.phase == Phase::kDecode ? static_cast<double>(lengths.keys.size())
                                                       : mean_keys(costs, lengths, 0, lengths.rows);
   lengths.ns =
@@ -112,73 +117,48 @@ int64_t choose_num_ranges(const Costs& costs, double ns, int32_t num_threads) {
   return static_cast<int64_t>(std::clamp(ns / kMinRangeNs, 1.0, wanted));
 }
 
+// Lays units of work on a line, one behind the other, cuts them into pieces, and these into ranges.
 class Planner {
  public:
-  Planner(const Costs& costs, WorkList& list) : costs_(costs), list_(list) {}
+  // Ranges are range_ns long.
+  Planner(const Costs& costs, double range_ns, WorkList& list)
+      : costs_(costs), range_ns_(range_ns), list_(list) {}
 
-  // Units of one request: of decode none much longer than `target` if that can be had without
+  // From here on units are cut at the multiples of `target`, counted from here.
+  void begin_line(double target) {
+    target_ = target;
+    line_ = 0;
+    next_cut_ = target;
+  }
+
+  // Units of one request: of decode none much longer than the target if that can be had without
   // cutting keys, of prefill for threads that have `thread_ns` of work each.
-  void add_units(const Lengths& lengths, double target, double thread_ns) {
+  void add_units(const Lengths& lengths, double thread_ns) {
     if (lengths.rows == 0) return;
     if (lengths.phase == Phase::kDecode)
-      add_decode_units(lengths, target);
+      add_decode_units(lengths);
     else
       add_prefill_units(lengths, thread_ns);
   }
 
-  // Cuts unit i, which lies at [position, position + ns) of a line, at the line's multiples of
-  // `target`. Adds its pieces to the works; range_of(ns before the middle of a piece) is called for
-  // each.
-  template <typename PlaceWork>
-  void cut(const WorkList::Unit& unit, double position, double target, PlaceWork place) {
-    const size_t first = list_.works.size();
-    const int64_t keys = unit.work.key_end - unit.work.key_begin;
-    Work piece = unit.work;
-    double done = 0;  // ns
-    if (unit.work.phase == Phase::kDecode || unit.ns > kWholeUnit * target) {
-      const auto cuts_before = static_cast<int64_t>(position / target);
-      for (double at = static_cast<double>(cuts_before + 1) * target; at < position + unit.ns;
-           at += target) {
-        const double share = (at - position) / unit.ns;
-        const int64_t key =
-            round_up(unit.work.key_begin + static_cast<int64_t>(share * static_cast<double>(keys)),
-                     costs_.key_align);
-        if (static_cast<double>(key - piece.key_begin) < unit.min_piece_keys) continue;
-        if (static_cast<double>(unit.work.key_end - key) < unit.min_piece_keys) break;
-        piece.key_end = static_cast<int32_t>(key);
-        const double ns =
-            unit.ns * static_cast<double>(key - piece.key_begin) / static_cast<double>(keys);
-        place(done + ns / 2);
-        list_.works.push_back(piece);
-        done += ns;
-        piece.key_begin = static_cast<int32_t>(key);
-      }
-    }
-    piece.key_end = unit.work.key_end;
-    place((done + unit.ns) / 2);
-    list_.works.push_back(piece);
-    if (list_.works.size() - first > 1) add_merge(first);
-    if (keys > kMaxChainKeys) note_folds(first);
-  }
-
  private:
-  void add_decode_units(const Lengths& lengths, double target) {
+  void add_decode_units(const Lengths& lengths) {
     const KeyRange keys = lengths.keys;
-    const double key_ns = costs_.key_ns(Phase::kDecode, lengths.rows);
     // All KV heads together read a page in one run. Heads are parted only where the keys are too
     // few for the pieces that the threads want.
     int64_t blocks = 1;
-    if (lengths.ns > target) {
-      const double wanted = std::ceil(lengths.ns / target);
+    if (lengths.ns > target_) {
+      const double key_ns = costs_.key_ns(Phase::kDecode, lengths.rows);
+      const double wanted = std::ceil(lengths.ns / target_);
       const double shortest = std::max(min_piece_keys(costs_.heads, lengths.rows, key_ns),
                                        static_cast<double>(costs_.key_align));
       const double pieces = std::max(1.0, static_cast<double>(keys.size()) / shortest);
       if (pieces < wanted)
         blocks = std::min(costs_.heads, static_cast<int64_t>(std::ceil(wanted / pieces)));
     }
+    const Tile all{0, lengths.rows, keys, static_cast<double>(keys.size())};
     for (int64_t i = 0; i < blocks; i++)
-      add_unit(lengths, keys, i * costs_.heads / blocks, (i + 1) * costs_.heads / blocks, 0,
-               lengths.rows, static_cast<double>(keys.size()));
+      add_unit(lengths, all, i * costs_.heads / blocks, (i + 1) * costs_.heads / blocks);
   }
 
   // Threads wait for the last unit, and differ in speed: shares of the time that this takes with so
@@ -190,8 +170,9 @@ class Planner {
   // For each KV head: a tile more packs all keys once more, but units fill the threads better.
   int64_t choose_num_tiles(const Lengths& lengths, int64_t least, int64_t most,
                            double thread_ns) const {
-    const double pack_ns = kCallNs + costs_.pack_ns * static_cast<double>(lengths.keys.size());
     const double head_ns = lengths.ns / static_cast<double>(costs_.heads);
+    if (thread_ns * static_cast<double>(least) >= kMaxRangesPerThread * head_ns) return least;
+    const double pack_ns = kCallNs + costs_.pack_ns * static_cast<double>(lengths.keys.size());
     int64_t best = least;
     double best_cost = std::numeric_limits<double>::infinity(), units = 0;
     for (int64_t tiles = least; tiles <= most && units < kMaxRangesPerThread; tiles++) {
@@ -214,33 +195,73 @@ class Planner {
     const auto end_of = [&](int64_t tiles) {
       return std::min(round_up(lengths.rows * tiles / num_tiles, block), lengths.rows);
     };
+    list_.tiles.clear();
+    for (int64_t i = 0; i < num_tiles; i++) {
+      const int64_t row = end_of(i), row_end = end_of(i + 1);
+      if (row < row_end)
+        list_.tiles.push_back({row, row_end, all_keys(costs_, lengths, row, row_end),
+                               mean_keys(costs_, lengths, row, row_end)});
+    }
     for (int64_t head = 0; head < costs_.heads; head++)
-      for (int64_t tile = 0; tile < num_tiles; tile++) {
-        const int64_t row = end_of(tile), row_end = end_of(tile + 1);
-        if (row < row_end)
-          add_unit(lengths, all_keys(costs_, lengths, row, row_end), head, head + 1, row, row_end,
-                   mean_keys(costs_, lengths, row, row_end), whole);
-      }
+      for (const Tile& tile : list_.tiles) add_unit(lengths, tile, head, head + 1, whole);
   }
 
-  void add_unit(const Lengths& lengths, KeyRange keys, int64_t head_begin, int64_t head_end,
-                int64_t row_begin, int64_t row_end, double mean, bool whole = false) {
-    const int64_t heads = head_end - head_begin, rows = row_end - row_begin;
+  // Cuts the unit where the line is to be cut, unless it is to stay whole or its pieces would be
+  // too short.
+  void add_unit(const Lengths& lengths, const Tile& tile, int64_t head_begin, int64_t head_end,
+                bool whole = false) {
+    const int64_t heads = head_end - head_begin, rows = tile.row_end - tile.row_begin;
+    const KeyRange keys = tile.keys;
     const double key_ns = costs_.key_ns(lengths.phase, rows);
-    list_.units.push_back({
-        .work = {.request = static_cast<int32_t>(lengths.index),
-                 .kv_head_begin = static_cast<int32_t>(head_begin),
-                 .kv_head_end = static_cast<int32_t>(head_end),
-                 .row_begin = static_cast<int32_t>(row_begin),
-                 .row_end = static_cast<int32_t>(row_end),
-                 .key_begin = static_cast<int32_t>(keys.begin),
-                 .key_end = static_cast<int32_t>(keys.end),
-                 .phase = lengths.phase,
-                 .partial = -1},
-        .ns = kCallNs + mean * static_cast<double>(heads) * key_ns,
-        .min_piece_keys =
-            whole ? std::numeric_limits<double>::infinity() : min_piece_keys(heads, rows, key_ns),
-    });
+    const double ns = kCallNs + tile.mean_keys * static_cast<double>(heads) * key_ns;
+    const size_t first = list_.works.size();
+    // `middle` of the piece, ns from the unit's begin. Written in place: what is built and copied
+    // waits for its own stores.
+    const auto add_piece = [&](int64_t key_begin, int64_t key_end, double middle) {
+      enter_range(position_ + middle);
+      Work& work = list_.works.emplace_back();
+      work.request = static_cast<int32_t>(lengths.index);
+      work.kv_head_begin = static_cast<int32_t>(head_begin);
+      work.kv_head_end = static_cast<int32_t>(head_end);
+      work.row_begin = static_cast<int32_t>(tile.row_begin);
+      work.row_end = static_cast<int32_t>(tile.row_end);
+      work.key_begin = static_cast<int32_t>(key_begin);
+      work.key_end = static_cast<int32_t>(key_end);
+      work.phase = lengths.phase;
+      work.partial = -1;
+    };
+    const double end = line_ + ns;
+    int64_t begin = keys.begin;
+    double done = 0;  // ns
+    if (end > next_cut_ && !whole &&
+        (lengths.phase == Phase::kDecode || ns > kWholeUnit * target_)) {
+      const double shortest = min_piece_keys(heads, rows, key_ns);
+      const auto num_keys = static_cast<double>(keys.size());
+      for (double at = next_cut_; at < end; at += target_) {
+        const double share = (at - line_) / ns;
+        const int64_t key =
+            round_up(keys.begin + static_cast<int64_t>(share * num_keys), costs_.key_align);
+        if (static_cast<double>(key - begin) < shortest) continue;
+        if (static_cast<double>(keys.end - key) < shortest) break;
+        const double piece_ns = ns * static_cast<double>(key - begin) / num_keys;
+        add_piece(begin, key, done + piece_ns / 2);
+        done += piece_ns;
+        begin = key;
+      }
+    }
+    add_piece(begin, keys.end, (done + ns) / 2);
+    if (list_.works.size() - first > 1) add_merge(first);
+    if (keys.size() > kMaxChainKeys) note_folds(first);
+    position_ += ns;
+    line_ = end;
+    if (line_ >= next_cut_) next_cut_ = (std::floor(line_ / target_) + 1) * target_;
+  }
+
+  // The next work lies in the range that `at` is in.
+  void enter_range(double at) {
+    if (at < range_end_) return;
+    range_end_ = (std::floor(at / range_ns_) + 1) * range_ns_;
+    list_.ranges.push_back(static_cast<int32_t>(list_.works.size()));
   }
 
   double min_piece_keys(int64_t heads, int64_t rows, double key_ns) const {
@@ -275,19 +296,18 @@ class Planner {
   }
 
   const Costs& costs_;
+  const double range_ns_;
   WorkList& list_;
+  double position_ = 0;   // where the next unit begins, ns from the first one's begin
+  double range_end_ = 0;  // of the last range
+  double target_ = 0, line_ = 0, next_cut_ = 0;  // line_: position_, from begin_line()
 };
 
-void lay_out_workspace(const AttentionSpec& spec, const Machine& machine, WorkList& list) {
+// scratch_bytes: what the phases of this step need of a thread.
+void lay_out_workspace(const AttentionSpec& spec, const Machine& machine, size_t scratch_bytes,
+                       WorkList& list) {
   auto align = [](int64_t bytes) { return round_up(bytes, int64_t{64}); };
   const int64_t row_bytes = align(spec.dim_vo() * int64_t{sizeof(float)});
-  size_t scratch_bytes = 0;  // what the phases of this step need
-  for (const Lengths& lengths : list.lengths) {
-    if (lengths.rows == 0) continue;
-    scratch_bytes =
-        std::max(scratch_bytes, lengths.phase == Phase::kDecode ? machine.decode_scratch_bytes
-                                                                : machine.prefill_scratch_bytes);
-  }
   list.partial_stride = row_bytes / int64_t{sizeof(float)};
   list.fold_offset = static_cast<size_t>(align(static_cast<int64_t>(scratch_bytes)));
   const int64_t scratch = static_cast<int64_t>(list.fold_offset) +
@@ -324,44 +344,35 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, const Machine& mac
   list.merges.clear();
   list.ranges.clear();
   list.num_merged_rows = list.num_partial_rows = list.most_folded_rows = 0;
-  Planner planner(costs, list);
 
   double total = 0;
+  size_t scratch_bytes = 0;
   list.lengths.resize(static_cast<size_t>(batch.num_requests()));
   for (int64_t b = 0; b < batch.num_requests(); b++) {
     Lengths& lengths = list.lengths[static_cast<size_t>(b)];
     find_lengths(costs, batch, b, machine.max_decode_rows, lengths);
     total += lengths.ns;
+    if (lengths.rows > 0)
+      scratch_bytes =
+          std::max(scratch_bytes, lengths.phase == Phase::kDecode ? machine.decode_scratch_bytes
+                                                                  : machine.prefill_scratch_bytes);
   }
   const double range_ns = std::max(total, 1.0) /
                           static_cast<double>(choose_num_ranges(costs, total, machine.num_threads));
 
-  double request_position = 0;
-  int64_t last_range = -1;
+  Planner planner(costs, range_ns, list);
+  planner.begin_line(range_ns);
+  double thread_ns = total / machine.num_threads;
   for (const Lengths& lengths : list.lengths) {
-    // As if alone on the nominal machine, or with the whole step on this one.
-    double target = range_ns, thread_ns = total / machine.num_threads;
-    if (spec.batch_invariant) {
-      target =
-          lengths.ns / static_cast<double>(choose_num_ranges(costs, lengths.ns, kNominalThreads));
+    if (spec.batch_invariant) {  // as if alone on the nominal machine
+      planner.begin_line(
+          lengths.ns / static_cast<double>(choose_num_ranges(costs, lengths.ns, kNominalThreads)));
       thread_ns = lengths.ns / kNominalThreads;
     }
-    list.units.clear();
-    planner.add_units(lengths, target, thread_ns);
-    double position = request_position;
-    for (const WorkList::Unit& unit : list.units) {
-      const double line = spec.batch_invariant ? position - request_position : position;
-      planner.cut(unit, line, target, [&](double middle) {
-        const int64_t range = static_cast<int64_t>((position + middle) / range_ns);
-        if (range != last_range) list.ranges.push_back(static_cast<int32_t>(list.works.size()));
-        last_range = range;
-      });
-      position += unit.ns;
-    }
-    request_position = position;
+    planner.add_units(lengths, thread_ns);
   }
   list.ranges.push_back(static_cast<int32_t>(list.works.size()));
-  lay_out_workspace(spec, machine, list);
+  lay_out_workspace(spec, machine, scratch_bytes, list);
 }
 
 }  // namespace rapt::cpu

@@ -53,21 +53,21 @@ struct WorkList {
     return ranges.empty() ? 0 : static_cast<int32_t>(ranges.size()) - 1;
   }
 
-  // The planner's own, kept for their capacity: what each request is and costs, and works before
-  // they are cut.
+  // The planner's own, kept for their capacity: what each request is and costs, and the rows that
+  // one is cut into for each KV head.
   struct Lengths {
     int64_t index = 0, query_len = 0, kv_len = 0, rows = 0;
     Phase phase = Phase::kDecode;
     KeyRange keys{};  // that some row sees
     double ns = 0;
   };
-  struct Unit {
-    Work work;
-    double ns;
-    double min_piece_keys;
+  struct Tile {
+    int64_t row_begin, row_end;
+    KeyRange keys;  // that some row sees
+    double mean_keys;
   };
   std::vector<Lengths> lengths;
-  std::vector<Unit> units;
+  std::vector<Tile> tiles;
 };
 
 // Fills `list`, reusing its memory. `batch` is valid for `spec`. With spec.batch_invariant each
