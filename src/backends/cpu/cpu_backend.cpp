@@ -93,14 +93,14 @@ void CpuBackend::plan(const Batch& batch, BackendPlan& plan) const {
   cpu_plan.requests.resize(static_cast<size_t>(batch.num_requests()));
   int64_t mask_bit = 0;
   for (int64_t b = 0; b < batch.num_requests(); b++) {
-    cpu_plan.requests[b] = {
-        .query_start = batch.query_start[b],
-        .query_len = static_cast<int32_t>(batch.query_len(b)),
-        .kv_len = batch.kv_len[b],
-        .pages = spec_.is_paged() ? pages + b * row_stride : nullptr,
-        .kv_start = spec_.is_paged() ? 0 : batch.kv_start[b],
-        .mask_bit = mask_bit,
-    };
+    // Written in place: what is built and copied waits for its own stores.
+    Request& request = cpu_plan.requests[b];
+    request.query_start = batch.query_start[b];
+    request.query_len = static_cast<int32_t>(batch.query_len(b));
+    request.kv_len = batch.kv_len[b];
+    request.pages = spec_.is_paged() ? pages + b * row_stride : nullptr;
+    request.kv_start = spec_.is_paged() ? 0 : batch.kv_start[b];
+    request.mask_bit = mask_bit;
     mask_bit += batch.query_len(b) * batch.kv_len[b];
   }
   cpu::plan_work(batch, spec_, machine_, cpu_plan.list);
