@@ -33,6 +33,15 @@ struct LacedBf16Rows {
   }
   static Vec multiply(Vec sum, Pairs query, Pairs key) { return dot(sum, query, key); }
 
+  // Keys that are scored one behind the other for a head.
+  template <int kRows>
+  static constexpr int kScoredKeys = kTileKeys<kRows>;
+  template <int kRows, typename Ahead>
+  RAPT_ALWAYS_INLINE static Vec score(const BFloat* tile, const std::byte* const* keys,
+                                      int64_t offset, int dim, Ahead& ahead) {
+    return score_tile<LacedBf16Rows, kRows>(tile, keys, offset, dim, ahead);
+  }
+
   static Vec exp2(Vec x) { return exp2_fast(x); }
   template <int kCount>
   RAPT_ALWAYS_INLINE static void store_probabilities(BFloat* out, const Vec (&p)[kCount]) {

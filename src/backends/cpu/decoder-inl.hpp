@@ -194,19 +194,23 @@ class Decoder {
   // Dot products of every row of the heads with tiles of the block's keys from `begin` on.
   [[gnu::noinline]] void score(const TokenBlock& block, int head_begin, int head_end, int begin,
                                int end) {
-    for (int i = begin; i < end; i += kKeys) {
-      const std::byte* keys[kKeys];
+    constexpr int kScored = Rows::template kScoredKeys<kRows>;
+    for (int group = begin; group < end; group += kScored) {
+      const std::byte* keys[kScored];
       // Keys that no row sees may lie outside the work.
-      for (int k = 0; k < kKeys; k++)
-        keys[k] = block.k[clamp(i + k, first_visible_, last_visible_)];
+      for (int k = 0; k < kScored; k++)
+        keys[k] = block.k[clamp(group + k, first_visible_, last_visible_)];
       for (int head = head_begin; head < head_end; head++) {
-        const auto score_rows = [&](int r, auto& ahead) RAPT_ALWAYS_INLINE {
-          store(scores(head, r) + tile_place<kRows>(0, i),
-                score_tile<Rows, kRows>(queries(head, r), keys, blocks_.k_offset(head),
-                                        problem_.head_dim_qk, ahead));
+        const auto score_rows = [&](int i, int r, auto& ahead) RAPT_ALWAYS_INLINE {
+          store(scores(head, r) + tile_place<kRows>(0, group + i),
+                Rows::template score<kRows>(queries(head, r), keys + i, blocks_.k_offset(head),
+                                            problem_.head_dim_qk, ahead));
         };
-        score_rows(0, blocks_.ahead());
-        for (int r = kRows; r < padded_rows_; r += kRows) score_rows(r, read_again_);
+        int i = 0;
+        do {
+          score_rows(i, 0, blocks_.ahead());
+          for (int r = kRows; r < padded_rows_; r += kRows) score_rows(i, r, read_again_);
+        } while ((i += kKeys) < kScored && group + i < end);
       }
     }
   }

@@ -29,6 +29,15 @@ struct FloatRows {
   static Vec load_key(const T* p, int num_elements) { return load(p, first_lanes(num_elements)); }
   static Vec multiply(Vec sum, Vec query, Vec key) { return fma(query, key, sum); }
 
+  // Keys that are scored one behind the other for a head.
+  template <int kRows>
+  static constexpr int kScoredKeys = kTileKeys<kRows>;
+  template <int kRows, typename Ahead>
+  RAPT_ALWAYS_INLINE static Vec score(const float* tile, const std::byte* const* keys,
+                                      int64_t offset, int dim, Ahead& ahead) {
+    return score_tile<FloatRows, kRows>(tile, keys, offset, dim, ahead);
+  }
+
   static Vec exp2(Vec x) { return exp2_accurate(x); }
   template <int kCount>
   RAPT_ALWAYS_INLINE static void store_probabilities(float* out, const Vec (&p)[kCount]) {

@@ -1,5 +1,6 @@
 #include "backends/cpu/simd/avx2.hpp"
 
+#include "backends/cpu/bf16_split_rows-inl.hpp"
 #include "backends/cpu/decode-inl.hpp"
 #include "backends/cpu/isa/tables.hpp"
 #include "backends/cpu/prefill-inl.hpp"

@@ -150,10 +150,50 @@ inline void store(T* p, Vec x, Mask mask) {
     if (bits >> i & 1) p[i] = copy[i];
 }
 
+// bf16 elements, two in each lane. Each half of the lanes is widened in one instruction, where
+// elements in order take two.
+struct Packed {
+  __m256i bits;
+};
+inline Packed load_packed(const BFloat* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
+inline Packed load_packed(const BFloat* p, int num_elements) {
+  alignas(32) BFloat copy[2 * kWidth] = {};
+  __builtin_memcpy(copy, p, static_cast<size_t>(num_elements) * sizeof(BFloat));
+  return load_packed(copy);
+}
+inline Vec even_elements(Packed x) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(x.bits, 16));
+}
+inline Vec odd_elements(Packed x) {
+  return _mm256_castsi256_ps(_mm256_and_si256(x.bits, _mm256_set1_epi32(-0x10000)));
+}
+inline void put_in_order(Vec even, Vec odd, Vec* vecs) {
+  const Vec low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+  vecs[0] = _mm256_permute2f128_ps(low, high, 0x20);
+  vecs[1] = _mm256_permute2f128_ps(low, high, 0x31);
+}
+
+// An operand of several products, which the compiler would otherwise load for each of them.
+RAPT_ALWAYS_INLINE inline Vec in_register(Vec x) {
+  asm("" : "+x"(x));
+  return x;
+}
+
+// Blends, which any port takes, stand where a shuffle isn't needed.
 RAPT_ALWAYS_INLINE inline Vec lane_sums(const Vec (&r)[kWidth]) {
-  const Vec a = _mm256_hadd_ps(_mm256_hadd_ps(r[0], r[1]), _mm256_hadd_ps(r[2], r[3]));
-  const Vec b = _mm256_hadd_ps(_mm256_hadd_ps(r[4], r[5]), _mm256_hadd_ps(r[6], r[7]));
-  return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  Vec pairs[4], fours[2];
+  unroll<4>([&](auto i) {
+    const Vec a = r[2 * i], b = r[2 * i + 1];
+    pairs[i] = _mm256_shuffle_ps(a, b, 0x4e) + _mm256_blend_ps(a, b, 0xcc);
+  });
+  unroll<2>([&](auto i) {
+    const Vec a = pairs[2 * i], b = pairs[2 * i + 1];
+    fours[i] = _mm256_shuffle_ps(a, b, 0x88) + _mm256_shuffle_ps(a, b, 0xdd);
+  });
+  return _mm256_permute2f128_ps(fours[0], fours[1], 0x21) +
+         _mm256_blend_ps(fours[0], fours[1], 0xf0);
 }
 
 inline void transpose(Vec (&r)[kWidth]) {
