@@ -317,6 +317,10 @@ class AttentionBlock {
     });
   }
 
+  // Log2 units of a score.
+  METHOD float factor() const {
+    return kInAdvance ? 1.0f : params_.scale * kLog2E;
+  }
   // Scores of the keys from `key` on to weights.
   template <int kTiles>
   METHOD void weigh(int key) {
@@ -324,12 +328,11 @@ class AttentionBlock {
     const KeyRange by_all = read(shared().seen_by_all);
     if (kVariant.custom_mask || key < by_all.begin || key + 8 * kTiles > by_all.end)
       mask<kTiles>(key);
-    const float factor = kInAdvance ? 1.0f : params_.scale * kLog2E;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++) {
       float(&scores)[kTiles][4] = part<kTiles>(scores_[m], 0);
-      const float decay[2] = {rows_[m][0].template weigh<0>(scores, factor),
-                              rows_[m][1].template weigh<1>(scores, factor)};
+      const float decay[2] = {rows_[m][0].template weigh<0>(scores, factor()),
+                              rows_[m][1].template weigh<1>(scores, factor())};
       if (!any_lane(decay[0] != 1 || decay[1] != 1)) continue;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++)
@@ -375,7 +378,7 @@ class AttentionBlock {
 
   METHOD ClosedRow close(const SoftmaxRow& state, const Row& row, bool takes_sink) const {
     const float sum = lanes_sum<kRowLanes>(state.sum);
-    const float top = kInAdvance ? state.max : state.max * (params_.scale * kLog2E);
+    const float top = state.reference(factor());
     if (kVariant.sinks && takes_sink && row.is_there)
       return close_row(top, sum, load_global_f32(params_.sinks + row.query_head));
     return close_row(top, sum);

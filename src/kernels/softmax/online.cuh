@@ -25,6 +25,10 @@ struct SoftmaxRow {
   float max = -infinity();  // the reference
   float sum = 0;            // this lane's part
 
+  // In log2 units, rounded, as weights are relative to it. No key yet: every score is -inf, and any
+  // finite reference will do.
+  METHOD float reference(float factor) const { return max == -infinity() ? 0 : max * factor; }
+
   // Turns the row's scores in half kHalf of kTiles tiles into weights; returns what the output so
   // far decays by.
   template <int kHalf, int kTiles>
@@ -38,8 +42,7 @@ struct SoftmaxRow {
     const bool moves = (top - max) * factor > kMaxLag;
     const float decay = moves ? exp2_fast((max - top) * factor) : 1;
     if (moves) max = top;
-    // No key yet: every score is -inf, and any finite reference will do.
-    float reference = max == -infinity() ? 0 : max * factor;
+    float reference = this->reference(factor);
     // The products below are not rounded as it is, so that the difference comes first. All of a
     // warp go one way: ptxas spills where each lane may go its own.
     if (any_lane(fabsf(reference) > kMostReference)) {

@@ -26,7 +26,7 @@ struct ClosedRow {
   float lse;     // natural logarithm; -inf: no key
 };
 
-// `top`: the reference of `sum`, in log2 units; -inf where the row has no key.
+// `top`: the reference of `sum`, in log2 units.
 DEVICE ClosedRow close_row(float top, float sum) {
   if (sum == 0) return {0, -infinity()};
   return {1 / sum, (top + log2_fast(sum)) * kLn2};

@@ -286,6 +286,11 @@ TEST_P(EveryVariant, is_right_for_a_mixed_batch) {
     expect_right(GetParam(),
                  {.query_lens = {9, 1, 0, 30}, .kv_lens = {40, 33, 5, 61}, .fp16 = fp16});
 }
+TEST_P(EveryVariant, is_right_at_the_ends_of_blocks) {
+  const int keys = kAttentionVariants[GetParam()].tile_keys;
+  expect_right(GetParam(), {.query_lens = {1, 2, 1, 2, 1},
+                            .kv_lens = {keys / 2, keys / 2 + 1, keys, keys + 1, 3 * keys / 2 + 1}});
+}
 TEST_P(EveryVariant, is_right_both_ways) {
   expect_right(GetParam(), {{5, 17}, {33, 70}, -1, -1});
 }
