@@ -1,11 +1,12 @@
-"""Generation 2, write_kv and merge beside PyTorch's FlashAttention 2 and copy_, in one process on one GPU.
+"""Generation 2, write_kv and merge beside PyTorch's FlashAttention 2 and copy_, on one GPU.
 
-    python3 bench/peers/flash_attention_2.py --library build/release/lib/librapt.so.0 --out figures.json
+    python3 bench/peers/flash_attention_2.py --library build/release/lib/librapt.so.0
 
-Attention: 16,384 query tokens in all, as requests of 512 to 16,384, 32/8 heads, bf16, causal and full, keys without a cache
-and (causal) in shuffled pages of 16. Each contestant's turn is --ms; rounds in turn, as many of warm-up as of measurement;
-what is printed is the median of the rounds' ratios, theirs / ours in time, so that above 1 Rapt is faster, and each one's median rate.
-Outputs are poisoned first and compared once. Several --library: Rapt's builds beside each other.
+Attention: 16,384 query tokens in all, as requests of 512 to 16,384, 32/8 heads, bf16, causal and
+full, keys without a cache and, with --pages and causal, in shuffled pages of 16. Each contestant's
+turn takes --ms; rounds in turn, as many of warm-up as of measurement. Printed are the median of the
+rounds' ratios, theirs / ours in time, so that above 1 Rapt is faster, and the median rates.
+Outputs are poisoned first and compared once. Several --library: builds beside each other.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Rapt through its C ABI (include/rapt/rapt.h), for torch tensors on one GPU: what the benchmarks beside peers call."""
+"""Rapt through its C ABI (include/rapt/rapt.h), for torch tensors on one GPU."""
 
 import ctypes
 from ctypes import (

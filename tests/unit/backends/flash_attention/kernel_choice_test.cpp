@@ -106,7 +106,7 @@ TEST(KernelChoice, options_of_the_spec_are_the_variants) {
 TEST(KernelChoice, head_dims_have_the_tiles_that_were_fastest_on_the_h200) {
   struct {
     int head_dim, keys, warps;
-  } const fastest[] = {{64, 128, 4}, {96, 64, 4},  {112, 64, 4},
+  } const fastest[] = {{64, 128, 4}, {96, 64, 4},   {112, 64, 4},
                        {128, 64, 4}, {192, 128, 8}, {256, 128, 8}};
   for (const auto& [head_dim, keys, warps] : fastest) {
     const device::AttentionVariant v =
