@@ -5,6 +5,7 @@
 
 namespace rapt::device {
 
+void copy_async_16(u32 shared, const void* global, bool reads) = delete;  // false is no sign
 DEVICE void copy_async_16(u32 shared, const void* global, int sign,
                           Location at = Location::current()) {
   emulator::copy_async_16(shared, global, sign >= 0, at);

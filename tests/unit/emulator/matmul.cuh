@@ -58,7 +58,7 @@ DEVICE void copy_tile(u32 tile, const u16* matrix, u32 rows, u32 columns, u32 ro
                   inside
                       ? matrix + r * columns + c
                       : matrix + (kFault == Fault::kCopiesRowsBehindTheEnd ? r * columns + c : 0),
-                  inside);
+                  inside ? 0 : -1);
   }
 }
 

@@ -170,7 +170,7 @@ TEST_F(Tensors, need_a_proxy_fence_after_their_own_threads_stores_and_copies) {
     init();
     if (thread_index() == 0 && !copy) store_shared_4(kBase, 0);
     if (thread_index() == 0 && copy) {
-      copy_async_16(kBase, tensor_.data(), true);
+      copy_async_16(kBase, tensor_.data(), 0);
       copy_async_commit();
       copy_async_wait<0>();
     }

@@ -271,7 +271,7 @@ TEST_F(EmulatedTuring, instructions_of_later_devices_are_told) {
   const jit::KernelSource source =
       source_of("copy",
                 "extern \"C\" GLOBAL void copy(const u8* from) {\n"
-                "  copy_async_16(shared_address(shared_base<u8>()), from, true);\n"
+                "  copy_async_16(shared_address(shared_base<u8>()), from, 0);\n"
                 "  copy_async_wait<0>();\n}");
   const Kernel& kernel = load(source, 16);
   const DeviceBuffer from(context_, 16);

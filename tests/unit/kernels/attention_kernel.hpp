@@ -12,11 +12,10 @@ namespace rapt::emulator {
 // tile rows and keys, stages, warps; scores in advance, softcap, ALiBi, mask, sinks.
 inline constexpr device::AttentionVariant kAttentionVariants[] = {
     {32, 32, 4, 16, 32, 32, 2, 2, false, false, false, false, false},
-    {64, 64, 1, 0, 64, 48, 1, 4, false, false, false, false, false},
+    {40, 64, 1, 0, 64, 128, 1, 4, false, false, false, false, false},
     {72, 40, 3, 1, 32, 16, 2, 2, false, false, false, false, true},
     {64, 128, 2, 7, 64, 32, 2, 2, true, true, true, false, true},
     {32, 64, 5, 48, 32, 32, 1, 2, false, false, false, true, false},
-    {40, 32, 2, 5, 64, 128, 1, 4, false, false, false, false, false},
 };
 
 void run_attention(Memory& memory, const Options& options, int variant, bool fp16,
