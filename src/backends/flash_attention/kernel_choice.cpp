@@ -28,9 +28,9 @@ struct Tile {
 
 // The first row that has both head dims counts, its tiles in order of preference; ptxas spills for
 // none of them (docs/notes/2026-11-30-generation-2.md). A warp keeps its rows of O, head_dim_vo *
-// rows / (32 * warps) registers of a thread, and as many of S for keys.
+// rows / (32 * warps) registers of a thread, and as many of S for its keys.
 //
-// Longer steps are faster, since scores, softmax and products of a step wait for each other. Rows
+// Longer blocks are faster, since scores, softmax and products of one wait for each other. Rows
 // of 32 a warp read K and V from shared memory half as often as 16 do, where registers allow them.
 struct TilesOf {
   int max_head_dim;  // of both

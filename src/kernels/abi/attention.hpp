@@ -19,10 +19,10 @@ struct AttentionVariant {
   bool softcap, alibi, custom_mask, sinks;
 
   constexpr int num_threads() const { return 32 * num_warps; }
-  // Of AttentionShared: the queries or outputs, blocks of keys and values, where two of those lie,
+  // Of AttentionShared: the queries, blocks of keys and values, where two of those lie,
   // which keys the rows see, and what the work is.
   constexpr int shared_bytes() const {
-    return tile_rows * row_bytes(head_dim_qk > head_dim_vo ? head_dim_qk : head_dim_vo) +
+    return tile_rows * row_bytes(head_dim_qk) +
            stages * tile_keys * (row_bytes(head_dim_qk) + row_bytes(head_dim_vo)) +
            2 * tile_keys * 16 + tile_rows * 8 + 128;
   }

@@ -25,9 +25,9 @@ DEVICE void copy_to_shared(T& to, const T* from) {
 
 // [kRows, kDim] in chunks of 16 bytes. A chunk's place depends on its row, so that the same chunk
 // of eight rows, which ldmatrix reads at once, lies in different banks.
-template <int kTheRows, int kDim>
+template <int kNumRows, int kDim>
 struct alignas(128) Tile {
-  static constexpr int kRows = kTheRows, kChunks = ceil_div(kDim, 8);
+  static constexpr int kRows = kNumRows, kChunks = ceil_div(kDim, 8);
   static constexpr int kUsedChunks = round_up(kChunks, 2);  // products take 16 elements at a time
   static constexpr u32 kRowBytes = 16 * round_up(kChunks, 8);
 

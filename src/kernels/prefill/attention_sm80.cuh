@@ -2,8 +2,8 @@
 //
 // A thread block computes an AttentionWork for one KV head: up to tile_rows rows (query tokens
 // times the query heads of a KV head) against a range of keys, in blocks of tile_keys. Each warp
-// owns tile_rows / num_warps rows, whose outputs and scores of a block of keys live in
-// its registers:
+// owns tile_rows / num_warps rows, whose outputs and scores of a block of keys live in its
+// registers:
 //
 //   S [rows, keys] = Q [rows, Dqk] K^T,  O [rows, Dvo] += P V [keys, Dvo],
 //
@@ -30,11 +30,7 @@ struct KeyRows {
 
 template <AttentionVariant kVariant>
 struct AttentionShared {
-  // Then, for what no other warp reads, the outputs.
-  union {
-    Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
-    Tile<kVariant.tile_rows, kVariant.head_dim_vo> out;
-  };
+  Tile<kVariant.tile_rows, kVariant.head_dim_qk> q;
   // Of the current block of keys and the next, in turn.
   Tile<kVariant.tile_keys, kVariant.head_dim_qk> k[kVariant.stages];
   Tile<kVariant.tile_keys, kVariant.head_dim_vo> v[kVariant.stages];
@@ -62,7 +58,6 @@ class AttentionBlock {
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;
-  using TileO = Tile<kRows, kDimVo>;
   static_assert(kRows % (16 * kVariant.num_warps) == 0 && kKeys % 16 == 0 && kKeys <= kThreads);
 
  public:
@@ -269,7 +264,8 @@ class AttentionBlock {
     }
   }
 
-  // body(m, half, tile, index, key) for each score of this lane.
+  // body(m, half, first_key) for each row of this lane's scores; those of tile n are of the keys
+  // first_key + 8 * n and the next.
   template <typename Body>
   METHOD void for_each_score(int key, const Body& body) {
 #pragma unroll

@@ -42,23 +42,23 @@ struct SoftmaxRow {
     const bool moves = (top - max) * factor > kMaxLag;
     const float decay = moves ? exp2_fast((max - top) * factor) : 1;
     if (moves) max = top;
-    float reference = this->reference(factor);
+    float base = reference(factor);
     // The products below are not rounded as it is, so that the difference comes first. All of a
     // warp go one way: ptxas spills where each lane may go its own.
-    if (any_lane(fabsf(reference) > kMostReference)) {
-      const float subtrahend = reference == 0 ? 0 : max;
+    if (any_lane(fabsf(base) > kMostReference)) {
+      const float subtrahend = base == 0 ? 0 : max;
 #pragma unroll
       for (int n = 0; n < kTiles; n++)
 #pragma unroll
         for (int i = 2 * kHalf; i < 2 * kHalf + 2; i++) scores[n][i] -= subtrahend;
-      reference = 0;
+      base = 0;
     }
     float total = 0;
 #pragma unroll
     for (int n = 0; n < kTiles; n++)
 #pragma unroll
       for (int i = 2 * kHalf; i < 2 * kHalf + 2; i++) {
-        scores[n][i] = exp2_fast(fmaf(scores[n][i], factor, -reference));
+        scores[n][i] = exp2_fast(fmaf(scores[n][i], factor, -base));
         total += scores[n][i];
       }
     sum = fmaf(sum, decay, total);
