@@ -183,7 +183,7 @@ class Rapt:
         return self.made("rapt_attention_create", self.context, byref(spec), None)
 
     def ragged_plan(self, attention, query_len, kv_len, requests):
-        """Requests of the same lengths, one after another; give the batch back to replan()."""
+        """The batch, of requests of the same lengths one after another, and its plan."""
         starts = int32s([query_len * i for i in range(requests + 1)])
         kv_starts = int32s([kv_len * i for i in range(requests + 1)])
         batch = filled(

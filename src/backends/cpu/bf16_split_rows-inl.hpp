@@ -105,16 +105,16 @@ struct SplitRows {
     const auto weights_of = [&](int k) {
       return values.probabilities + tile_place<kRows>(0, values.first_key + k);
     };
-    constexpr int kTokens = 8;
+    constexpr int kTokens = 8, kKeys = kTileKeys<kRows>;
     int k = 0;
     // Whole tiles where the first key begins one, as it does for all rows at once.
-    if (kTileKeys < kRows >> 2 || values.first_key % 2 == 0)
+    if (kKeys > 2 || values.first_key % 2 == 0)
       for (; k + kTokens <= values.num_keys; k += kTokens) {
         const typename Ahead::template Ask<kTokens * kSteps * kStep* int{sizeof(BFloat)}> ask(
             cursor);
         const float* const first = weights_of(k);
         unroll<kTokens>([&](auto i) RAPT_ALWAYS_INLINE {
-          add(k + i, kTileKeys<kRows> == 2 ? first + tile_place<kRows>(0, i) : weights_of(k + i));
+          add(k + i, kKeys == 2 ? first + tile_place<kRows>(0, i) : weights_of(k + i));
           ask.template share<i, kTokens>();
         });
       }
