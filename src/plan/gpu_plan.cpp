@@ -130,7 +130,8 @@ class Planner {
     const uint32_t first = row == 0 ? 0 : row / group_;
     const uint32_t last = end == query_len * group_ ? query_len : (end - 1) / group_ + 1;
     const KeyRange keys = visible_keys(band_, first, last, query_len, request.kv_len);
-    return {.request = b,
+    return {.of_request = request,
+            .request = b,
             .row_begin = static_cast<int>(row),
             .row_end = static_cast<int>(end),
             .key_begin = static_cast<int>(keys.begin),
@@ -154,7 +155,7 @@ class Planner {
   void add_work(const device::AttentionWork& tile, int64_t key_begin, int64_t key_end,
                 int64_t partial) {
     device::AttentionWork& work = list_.unordered.emplace_back();
-    work.request = tile.request;
+    work.of_request = tile.of_request, work.request = tile.request;
     work.row_begin = tile.row_begin, work.row_end = tile.row_end;
     work.key_begin = static_cast<int>(key_begin), work.key_end = static_cast<int>(key_end);
     work.partial = partial;
@@ -198,11 +199,12 @@ class Planner {
   WorkList& list_;
 };
 
-void make_requests(const Batch& batch, const AttentionSpec& spec, int64_t page_table_width,
+void make_requests(const Batch& batch, const AttentionSpec& spec,
+                   std::optional<int64_t> page_table_width,
                    std::vector<device::AttentionRequest>& requests) {
   requests.resize(batch.kv_len.size());
   const int64_t group = spec.group();
-  int64_t mask_bit = 0;
+  int64_t mask_bit = 0, first_page = 0;
   for (int64_t b = 0; b < batch.num_requests(); b++) {
     const int64_t query_len = batch.query_len(b);
     check(query_len * group <= kMaxRows, "query_len[", b, "] is ", query_len, " with ", group,
@@ -211,9 +213,12 @@ void make_requests(const Batch& batch, const AttentionSpec& spec, int64_t page_t
                    .query_len = static_cast<int>(query_len),
                    .kv_len = batch.kv_len[b],
                    .kv_start = spec.is_paged() ? 0 : batch.kv_start[b],
-                   .first_page = b * page_table_width,
+                   .first_page = first_page,
                    .mask_bit = mask_bit};
     mask_bit += query_len * batch.kv_len[b];
+    if (spec.is_paged())
+      first_page +=
+          page_table_width ? *page_table_width : ceil_div(batch.kv_len[b], spec.page_size);
   }
 }
 
@@ -299,7 +304,7 @@ int64_t max_pieces(const Machine& tile, const AttentionSpec& spec) {
 }
 
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
-               int64_t page_table_width, WorkList& list) {
+               std::optional<int64_t> page_table_width, WorkList& list) {
   list.works.clear();
   list.num_works.clear();
   list.merges.clear();

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,10 +66,11 @@ constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max() - 0xffff;
 int64_t max_pieces(const Machine& tile, const AttentionSpec& spec);
 
 // Fills `list`, reusing its memory. `batch` is valid for `spec`; page_table_width is the entries of
-// a request's row of page ids (0: no cache). With spec.batch_invariant each request is cut as if it
-// were alone on a nominal GPU, and its tile depends on it alone. `tiles` has 1 to kMaxTiles
-// entries. Throws Error where rows, masks or page ids exceed what a kernel counts.
+// a request's row of page ids; without it the ids that lengths ask for follow each other, request
+// after request. With spec.batch_invariant each request is cut as if it were alone on a nominal
+// GPU, and its tile depends on it alone. `tiles` has 1 to kMaxTiles entries. Throws Error where
+// rows, masks or page ids exceed what a kernel counts.
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
-               int64_t page_table_width, WorkList& list);
+               std::optional<int64_t> page_table_width, WorkList& list);
 
 }  // namespace rapt::gpu

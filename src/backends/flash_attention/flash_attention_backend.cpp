@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "backends/cuda/row_alignment.hpp"
 #include "backends/flash_attention/kernel_texts.hpp"
@@ -47,30 +48,31 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   gpu::WorkList& list = plan.list;
   const TensorView& table = batch.page_table;
   const bool table_on_device = spec_.is_paged() && table.device.kind == DeviceKind::kCuda;
-  gpu::plan_work(batch, spec_, tiles_, table_on_device ? stride_of(table, 0) : 0, list);
+  gpu::plan_work(batch, spec_, tiles_,
+                 table_on_device ? std::optional(stride_of(table, 0)) : std::nullopt, list);
 
   const bool stages_ids = spec_.is_paged() && !table_on_device;
   const auto id_bytes =
       stages_ids
           ? static_cast<size_t>(flash_attention::num_page_ids(batch, spec_.page_size)) * sizeof(int)
           : 0;
+  plan.checks_page_ids = table_on_device && gpu_.checks_indices();
+  const std::span<const device::AttentionRequest> requests(
+      list.requests.data(), plan.checks_page_ids ? list.requests.size() : 0);
   const std::span<const device::AttentionWork> works(list.works);
   const std::span<const device::MergeWork> merges(list.merges);
   PlanMemory& memory = plan.memory;
-  memory.reset(PlanMemory::room_for(id_bytes) +
-               PlanMemory::room_for(list.requests.size() * sizeof(list.requests[0])) +
+  memory.reset(PlanMemory::room_for(id_bytes) + PlanMemory::room_for(requests.size_bytes()) +
                PlanMemory::room_for(works.size_bytes()) +
                PlanMemory::room_for(merges.size_bytes()));
   const size_t page_ids = memory.take(id_bytes);
   if (stages_ids)
     flash_attention::stage_page_ids(batch, spec_.page_size,
-                                    reinterpret_cast<int*>(memory.staged(page_ids)), list.requests);
-  plan.requests = memory.at<device::AttentionRequest>(
-      memory.add(std::span<const device::AttentionRequest>(list.requests)));
+                                    reinterpret_cast<int*>(memory.staged(page_ids)));
+  plan.requests = memory.at<device::AttentionRequest>(memory.add(requests));
   const auto* first_work = memory.at<device::AttentionWork>(memory.add(works));
   const auto* first_merge = memory.at<device::MergeWork>(memory.add(merges));
   plan.page_ids = table_on_device ? static_cast<const int*>(table.data) : memory.at<int>(page_ids);
-  plan.checks_page_ids = table_on_device && gpu_.checks_indices();
   for (size_t i = 0; i < choices_.size(); i++) {
     plan.launches[i] = launch_of(i, first_work, list.num_works[i]);
     first_work += list.num_works[i];
@@ -164,10 +166,9 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
   if (!plan.graph_memory) plan.memory.upload(stream);
 
   device::AttentionParams params = params_of(args);
-  params.requests = plan.requests;
   params.page_ids = plan.page_ids;
   if (plan.checks_page_ids)
-    gpu_.check_page_ids({.requests = params.requests,
+    gpu_.check_page_ids({.requests = plan.requests,
                          .page_ids = params.page_ids,
                          .num_requests = static_cast<int>(plan.shape.num_requests),
                          .num_pages = static_cast<int>(plan.shape.num_pages),

@@ -42,7 +42,7 @@ struct FlashAttentionPlan final : BackendPlan {
   gpu::EnvelopeBounds bounds;  // of the envelope
 
   // On the device.
-  const device::AttentionRequest* requests = nullptr;
+  const device::AttentionRequest* requests = nullptr;  // where page ids are checked
   const int* page_ids = nullptr;
   std::array<TileLaunch, flash_attention::kNumTiles> launches;
   MergeLaunch merge;

@@ -1,5 +1,6 @@
 // Plans of graph envelopes: what plan_work() makes of a batch, where the envelope's largest fits.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "backends/flash_attention/flash_attention_backend.hpp"
@@ -48,7 +49,9 @@ void FlashAttentionBackend::plan_envelope(BackendPlan& backend_plan, void* strea
   std::array<size_t, kNumArrays> capacities{};
   for (size_t i = 0; i < kNumTiles; i++)
     capacities[i] = bytes_of<device::AttentionWork>(plan.bounds.num_works[i]);
-  capacities[kRequests] = bytes_of<device::AttentionRequest>(envelope.max_requests);
+  plan.checks_page_ids = envelope.page_table.has_value() && gpu_.checks_indices();
+  if (plan.checks_page_ids)
+    capacities[kRequests] = bytes_of<device::AttentionRequest>(envelope.max_requests);
   capacities[kMerges] = bytes_of<device::MergeWork>(plan.bounds.num_merges);
   if (stages_ids)
     capacities[kPageIds] =
@@ -58,7 +61,6 @@ void FlashAttentionBackend::plan_envelope(BackendPlan& backend_plan, void* strea
   plan.requests = memory.at<device::AttentionRequest>(kRequests);
   plan.page_ids =
       stages_ids ? memory.at<int>(kPageIds) : static_cast<const int*>(envelope.page_table.data);
-  plan.checks_page_ids = envelope.page_table.has_value() && gpu_.checks_indices();
   for (size_t i = 0; i < kNumTiles; i++)
     plan.launches[i] = launch_of(i, memory.at<device::AttentionWork>(i), plan.bounds.num_works[i]);
   set_merge(memory.at<device::MergeWork>(kMerges), plan.bounds.num_merges,
@@ -77,7 +79,7 @@ void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend
 
   gpu::WorkList& list = plan.list;
   gpu::plan_work(batch, spec_, {plan.bounds.tiles.data(), kNumTiles},
-                 table.has_value() ? stride_of(table, 0) : 0, list);
+                 table.has_value() ? std::optional(stride_of(table, 0)) : std::nullopt, list);
   std::array<size_t, kNumArrays> bytes{};
   const device::AttentionWork* works = list.works.data();
   for (size_t i = 0; i < kNumTiles; i++) {
@@ -94,11 +96,11 @@ void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend
          " partial rows in a graph envelope's ", plan.bounds.num_merges, " of ",
          plan.bounds.num_partial_rows);
   if (spec_.is_paged() && !table.has_value()) {
-    flash_attention::stage_page_ids(batch, spec_.page_size, memory.staged<int>(kPageIds),
-                                    list.requests);
+    flash_attention::stage_page_ids(batch, spec_.page_size, memory.staged<int>(kPageIds));
     bytes[kPageIds] = bytes_of<int>(flash_attention::num_page_ids(batch, spec_.page_size));
   }
-  bytes[kRequests] = stage(list.requests, memory.staged<device::AttentionRequest>(kRequests));
+  if (plan.checks_page_ids)
+    bytes[kRequests] = stage(list.requests, memory.staged<device::AttentionRequest>(kRequests));
   bytes[kMerges] = stage(list.merges, memory.staged<device::MergeWork>(kMerges));
   memory.upload(bytes, stream);
 }

@@ -45,7 +45,6 @@ KernelText attention_text(const device::AttentionVariant& variant, DType dtype,
                        "  AttentionBlock<",
                        kVariant, ", key::element>(params).run();\n}"),
        .agreements = {same_size<AttentionParams>("AttentionParams"),
-                      same_size<device::AttentionRequest>("AttentionRequest"),
                       same_size<device::AttentionWork>("AttentionWork"),
                       {concat("sizeof(AttentionShared<", kVariant, ">)"), variant.shared_bytes()}}},
       variant.shared_bytes()};

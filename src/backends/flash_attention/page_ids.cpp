@@ -13,8 +13,7 @@ int64_t num_page_ids(const Batch& batch, int32_t page_size) {
   return count;
 }
 
-void stage_page_ids(const Batch& batch, int32_t page_size, int* staged,
-                    std::span<device::AttentionRequest> requests) {
+void stage_page_ids(const Batch& batch, int32_t page_size, int* staged) {
   const auto* ids = static_cast<const int32_t*>(batch.page_table.data);
   const int64_t row_stride = stride_of(batch.page_table, 0);
   // Rows that follow each other without a gap are copied as one.
@@ -24,13 +23,13 @@ void stage_page_ids(const Batch& batch, int32_t page_size, int* staged,
     if (next > copied) std::copy_n(begin, next - copied, staged + copied);
     copied = next;
   };
-  for (size_t b = 0; b < requests.size(); b++, ids += row_stride) {
+  for (const int32_t kv_len : batch.kv_len) {
     if (ids != begin + (next - copied)) {
       copy();
       begin = ids;
     }
-    requests[b].first_page = next;
-    next += ceil_div(batch.kv_len[b], page_size);
+    next += ceil_div(kv_len, page_size);
+    ids += row_stride;
   }
   copy();
 }

@@ -42,8 +42,9 @@ struct AttentionRequest {
 // What a thread block does for each KV head: rows of a request against some of its keys. Row r is
 // query token r / group of query head kv_head * group + r % group. All zeros: nothing.
 struct AttentionWork {
-  int request;
-  int row_begin, row_end;  // at most a tile
+  AttentionRequest of_request;  // here, so that a block has all it needs by one load
+  int request;                  // its number in the batch
+  int row_begin, row_end;       // at most a tile
   int key_begin, key_end;
   // -1: out and lse are written; else row r's partial row is number
   // (partial + r - row_begin) * KV heads + kv_head.
@@ -53,7 +54,6 @@ struct AttentionWork {
 // Pointers are device addresses; strides are in bytes unless said otherwise.
 struct AttentionParams {
   const AttentionWork* works;  // [grid y]; the grid's x are the KV heads
-  const AttentionRequest* requests;
   const int* page_ids;
   const unsigned char *q, *k, *v;
   unsigned char* out;

@@ -37,7 +37,6 @@ struct AttentionShared {
   KeyRows<kVariant.tile_keys> rows[2];
   // What the block does. Read anew where it is used: registers are for sums.
   AttentionWork work;
-  AttentionRequest request;
   // Keys that rows of the work see by position: some row, every row, each.
   KeyRange seen, seen_by_all, seen_by[kVariant.tile_rows];
 };
@@ -62,10 +61,9 @@ class AttentionBlock {
 
  public:
   METHOD AttentionBlock(const AttentionParams& params)
-      : params_(params), work_(shared().work), request_(shared().request) {
+      : params_(params), work_(shared().work), request_(shared().work.of_request) {
     if (thread_index() == 0) {
       copy_to_shared(shared().work, params.works + block_index_y());
-      copy_to_shared(shared().request, params.requests + work_.request);
       const KeyRange top = visible(work_.row_begin), bottom = visible(work_.row_end - 1);
       shared().seen = {top.begin, bottom.end};
       shared().seen_by_all = {bottom.begin, top.end};
@@ -167,7 +165,7 @@ class AttentionBlock {
     return kv_head() * kGroup + row % kGroup;
   }
   METHOD KeyRange visible(int row) const {
-    return visible_keys(params_, request_, work_, row / kGroup);
+    return visible_keys(params_, work_, row / kGroup);
   }
 
   METHOD void copy_queries() {
@@ -190,7 +188,7 @@ class AttentionBlock {
   // does not make nothing of it.
   METHOD bool seen_by_some(int key) const {
     for (int token = work_.row_begin / kGroup; token <= (work_.row_end - 1) / kGroup; token++) {
-      const KeyRange seen = visible_keys(params_, request_, work_, token);
+      const KeyRange seen = visible_keys(params_, work_, token);
       if (key >= seen.begin && key < seen.end && mask_bit(params_, request_, token, key))
         return true;
     }

@@ -14,8 +14,8 @@ struct KeyRange {
 
 // Keys of the work that a query token sees by position. Both ends grow with the token, also where
 // the range is empty.
-DEVICE KeyRange visible_keys(const AttentionParams& params, const AttentionRequest& request,
-                             const AttentionWork& work, int token) {
+DEVICE KeyRange visible_keys(const AttentionParams& params, const AttentionWork& work, int token) {
+  const AttentionRequest& request = work.of_request;
   const i64 position = static_cast<i64>(token) + request.kv_len - request.query_len;
   const i64 low = work.key_begin, high = max(work.key_begin, min(work.key_end, request.kv_len));
   i64 begin = low, end = high;

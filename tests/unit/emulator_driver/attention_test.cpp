@@ -12,7 +12,6 @@ namespace rapt::cuda {
 namespace {
 
 using device::AttentionParams;
-using device::AttentionRequest;
 using device::AttentionWork;
 
 constexpr int kDim = 64, kKvHeads = 2, kGroup = 3, kPageSize = 16, kQueries = 21, kKeys = 70;
@@ -55,10 +54,9 @@ void EmulatedAttention::expect_right() {
   const std::vector<uint16_t> k = normal(cache_size, random), v = normal(cache_size, random);
   const std::vector<int> page_ids = {3, 0, 4, 1, 2};
   ASSERT_EQ(page_ids.size(), size_t{kPages});
-  const std::vector<AttentionWork> works = {{0, 0, kQueries * kGroup, 0, kKeys, -1}};
+  const std::vector<AttentionWork> works = {
+      {{0, kQueries, kKeys, 0, 0, 0}, 0, 0, kQueries * kGroup, 0, kKeys, -1}};
   const DeviceBuffer works_there = on_device(works), pages_there = on_device(page_ids);
-  const DeviceBuffer requests =
-      on_device(std::vector<AttentionRequest>{{0, kQueries, kKeys, 0, 0, 0}});
   const DeviceBuffer q_there = on_device(q), k_there = on_device(k), v_there = on_device(v);
   const DeviceBuffer out_there(context_, q.size() * 2);
   const DeviceBuffer lse_there(context_, sizeof(float) * kHeads * kQueries);
@@ -66,8 +64,8 @@ void EmulatedAttention::expect_right() {
   const auto point = [](auto*& pointer, const DeviceBuffer& at) {
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(at.address());
   };
-  point(params.works, works_there), point(params.requests, requests);
-  point(params.page_ids, pages_there), point(params.q, q_there), point(params.k, k_there);
+  point(params.works, works_there), point(params.page_ids, pages_there);
+  point(params.q, q_there), point(params.k, k_there);
   point(params.v, v_there), point(params.out, out_there), point(params.lse, lse_there);
   params.q_head_stride = params.out_head_stride = 2 * kDim;
   params.q_token_stride = params.out_token_stride = 2 * kDim * kHeads;

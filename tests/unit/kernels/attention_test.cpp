@@ -76,7 +76,6 @@ class Attention {
     const AttentionVariant& v = variant_;
     AttentionParams params{};
     params.works = works_.data();
-    params.requests = requests_.data();
     params.page_ids = page_ids_.data();
     params.q = bytes(q_), params.k = bytes(k_), params.v = bytes(v_);
     params.out = const_cast<unsigned char*>(bytes(out_));
@@ -202,6 +201,8 @@ class Attention {
                             variant_.tile_rows, variant_.tile_keys};
     gpu::plan_work(batch, spec, {&tile, 1}, 0, list);
     works_ = copy<AttentionWork>(list.works, "works");
+    for (AttentionWork& work : works_.first(list.works.size()))
+      work.of_request = requests_[work.request];
     merges_ = copy<device::MergeWork>(list.merges, "merges");
     partial_out_ =
         memory_.allocate<float>(list.num_partial_rows * variant_.head_dim_vo, "partial_out");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -306,6 +307,26 @@ TEST(GpuPlan, requests_know_their_pages_rows_and_mask_bits) {
   plan_work(lengths.batch(), spec, {&machine, 1}, 9, list);
   EXPECT_EQ(list.requests[2].first_page, 18);
   EXPECT_EQ(list.requests[2].kv_start, 0);
+  // Of a table that is staged, only what lengths ask for.
+  plan_work(lengths.batch(), spec, {&machine, 1}, std::nullopt, list);
+  EXPECT_EQ(list.requests[2].first_page, 2);
+}
+
+TEST(GpuPlan, works_bring_their_requests_numbers) {
+  Lengths lengths;
+  lengths.add(2, 500);
+  lengths.add(0, 7);
+  lengths.add(300, 400);
+  AttentionSpec spec = spec_of(2, 1);
+  spec.page_size = 16;
+  WorkList list;
+  const Machine machine;
+  plan_work(lengths.batch(), spec, {&machine, 1}, std::nullopt, list);
+  ASSERT_GT(list.works.size(), 2u);
+  for (const AttentionWork& work : list.works)
+    EXPECT_EQ(std::memcmp(&work.of_request, &list.requests[work.request],
+                          sizeof(device::AttentionRequest)),
+              0);
 }
 
 }  // namespace

@@ -100,12 +100,10 @@ Params params_of(const fake::Launch& launch) {
 
 // All but the padding.
 auto values_of(const device::AttentionWork& work) {
-  return std::tuple(work.request, work.row_begin, work.row_end, work.key_begin, work.key_end,
-                    work.partial);
-}
-auto values_of(const device::AttentionRequest& request) {
+  const device::AttentionRequest& request = work.of_request;
   return std::tuple(request.query_start, request.query_len, request.kv_len, request.kv_start,
-                    request.first_page, request.mask_bit);
+                    request.first_page, request.mask_bit, work.request, work.row_begin,
+                    work.row_end, work.key_begin, work.key_end, work.partial);
 }
 auto values_of(const device::MergeWork& merge) {
   return std::tuple(merge.partial, merge.part_rows, merge.num_parts, merge.query_start,
@@ -168,13 +166,14 @@ TEST_F(GraphLaunches, stay_the_same_bytes_and_read_the_lists_of_the_batchs_own_p
     const auto plain_lists = params_of<device::AttentionParams>(launches[0]);
     expect_list(lists.works, captured[0].config.grid_y, plain_lists.works,
                 launches[0].config.grid_y);
-    expect_list(lists.requests, 4, plain_lists.requests, batch.kv_len.size());
-    for (size_t b = 0; b < batch.kv_len.size(); b++)
-      EXPECT_EQ(std::memcmp(lists.page_ids + lists.requests[b].first_page,
+    for (size_t i = 0; i < launches[0].config.grid_y; i++) {
+      const int b = lists.works[i].request;
+      EXPECT_EQ(std::memcmp(lists.page_ids + lists.works[i].of_request.first_page,
                             static_cast<const int32_t*>(batch.page_table.data) +
                                 static_cast<int64_t>(b) * batch.page_table.shape[1],
                             static_cast<size_t>((batch.kv_len[b] + 15) / 16) * sizeof(int)),
                 0);
+    }
     num_cut += launches.size() == 2;
     if (launches.size() == 2) {
       const auto plain_merges = params_of<device::MergeParams>(launches[1]);
