@@ -38,8 +38,8 @@ MUTANTS = {
         ),
         "rows_without_barrier": (
             "prefill/attention_sm80.cuh",
-            "keep(next_page, key + kKeys, stage ^ 1);\n      sync_block();",
-            "keep(next_page, key + kKeys, stage ^ 1);",
+            "keep(next_page, key + kKeys, first ^ 1);\n      sync_block();",
+            "keep(next_page, key + kKeys, first ^ 1);",
         ),
         "work_without_barrier": (
             "prefill/attention_sm80.cuh",
@@ -86,7 +86,7 @@ MUTANTS = {
         "first_key_masked": ("prefill/attention_sm80.cuh", "at >= seen.begin", "at > seen.begin"),
         "queries_of_the_first_tokens": (
             "prefill/attention_sm80.cuh",
-            " + further / kGroup * params_.q_token_stride",
+            " + further / kGroup * q_token_stride",
             "",
         ),
         "keys_behind_half_a_block_dropped": (
@@ -121,8 +121,8 @@ MUTANTS = {
         ),
         "outputs_left_with_other_lanes": (
             "prefill/attention_sm80.cuh",
-            "odd ? got : low, odd ? high : got",
-            "low, high",
+            "low = set ? got : low, high = set ? high : got;",
+            "",
         ),
         "sink_in_every_part": (
             "prefill/attention_sm80.cuh",

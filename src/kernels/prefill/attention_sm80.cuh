@@ -79,22 +79,23 @@ class AttentionBlock {
     const KeyRange keys = seen();
     if (keys.begin < keys.end) {
       int key = keys.begin / kKeys * kKeys;
-      const int stage = stage_of(key), page = find_page(key), next_page = find_page(key + kKeys);
+      const int page = find_page(key), next_page = find_page(key + kKeys);
+      const int first = kTwo ? 0 : stage_of(key);
       copy_queries();
-      keep(page, key, stage);
-      keep(next_page, key + kKeys, stage ^ 1);
+      keep(page, key, first);
+      keep(next_page, key + kKeys, first ^ 1);
       sync_block();
-      copy_keys(stage);
-      if (kTwo) copy_values(stage);
+      copy_keys(first);
+      if (kTwo) copy_values(first);
       copy_async_commit();
       prepare();  // beside the copies
-      for (; key < seen().end; key += kKeys) {
+      for (int stage = 0; key < seen().end; key += kKeys, stage ^= 1) {
         copy_async_wait<0>();
         sync_block();  // the block is there, and no warp reads the one before
         if (kHalves && key + kKeys / 2 >= seen().end)
-          multiply<kKeyTiles / 2>(key);
+          multiply<kKeyTiles / 2>(key, stage);
         else
-          multiply<kKeyTiles>(key);
+          multiply<kKeyTiles>(key, stage);
       }
     } else {
       prepare();
@@ -116,10 +117,11 @@ class AttentionBlock {
         out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
   }
 
-  // The block of keys that begins with `key`, or the first 8 * kTiles of it.
+  // The block of keys that begins with `key`, or the first 8 * kTiles of it. Its stage alternates;
+  // where one is all there is, registers are short, and it is found anew.
   template <int kTiles>
-  METHOD void multiply(int key) {
-    const int stage = stage_of(key);
+  METHOD void multiply(int key, int alternating) {
+    const int stage = kTwo ? alternating : stage_of(key);
     const bool last = key + kKeys >= seen().end;
     if (kTwo && !last) copy_keys(stage ^ 1);
     if (!kTwo || !last) copy_values(kTwo ? stage ^ 1 : stage);
@@ -172,16 +174,16 @@ class AttentionBlock {
     // Registers: what copies write is memory, after which all of it would be read anew.
     const int row_begin = work_.row_begin, row_end = work_.row_end;
     const int query_start = request_.query_start;
+    const i64 q_token_stride = params_.q_token_stride;
     const auto offset = [=, this](int row) -> i64 {
-      return (query_start + row / kGroup) * params_.q_token_stride +
+      return (query_start + row / kGroup) * q_token_stride +
              query_head(row) * params_.q_head_stride;
     };
     copy_rows<kThreads, TileQ>(q_, params_.q, [&](int i, int further) -> i64 {
-      const int row = row_begin + i;
-      if (row + further >= row_end) return kNoRow;
       // `further` is a constant, and mostly whole tokens.
-      if (further % kGroup != 0) return offset(row + further);
-      return offset(row) + further / kGroup * params_.q_token_stride;
+      const int row = row_begin + i;
+      const i64 there = offset(row + further % kGroup) + further / kGroup * q_token_stride;
+      return there | (static_cast<i64>(row_end - 1 - row - further) & kNoRow);
     });
   }
   // Whether a query of the work sees the key: what none sees may hold anything, and a weight of 0
@@ -391,29 +393,47 @@ class AttentionBlock {
     if (lane == 0) store_global_f32(params_.partial_lse + row.partial, closed.lse);
   }
 
+  // Word i of the row's lane l becomes word l of its lane i.
+  METHOD void exchange(u32 (&words)[4]) {
+    const u32 lane = anew(lane_index()) % kRowLanes;
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) {
+      const bool set = lane & bit;
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        if (i & bit) continue;
+        u32 &low = words[i], &high = words[i + bit];
+        const u32 got = float_bits(shuffle_xor(bits_float(set ? low : high), bit));
+        low = set ? got : low, high = set ? high : got;
+      }
+    }
+  }
   METHOD void store_outputs(int m, int half, const Row& row, float factor) {
-    const u32 lane = lane_index() % kRowLanes;
+    const u32 lane = anew(lane_index()) % kRowLanes;
     u8* out = params_.out + row.token * params_.out_token_stride +
               row.query_head * params_.out_head_stride;
-    const auto word = [&](int n) {
-      return Element::pack(out_[m][n][2 * half] * factor, out_[m][n][2 * half + 1] * factor);
-    };
+    u32 words[round_up(kOutTiles, 4)] = {};
+#pragma unroll
+    for (int n = 0; n < kOutTiles; n++)
+      words[n] = Element::pack(out_[m][n][2 * half] * factor, out_[m][n][2 * half + 1] * factor);
     if (!params_.out_in_chunks) {
+      out += 4 * lane;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n++)
-        if (row.is_there && 8 * n < kDimVo) store_global_4(out + 16 * n + 4 * lane, word(n));
+        if (row.is_there && 8 * n < kDimVo) store_global_4(out + 16 * n, words[n]);
       return;
     }
-    // Of two tiles, two lanes have 4 bytes each that are neighbours; afterwards each has 8 of a
-    // tile, and the row's four lanes 32 in all, which memory takes whole.
-    const bool odd = lane % 2;
+    // Of four tiles, four lanes have 4 bytes each; afterwards each lane has the 16 of one tile's
+    // row. A store instruction takes a cycle for each line that it touches, so the more bytes of a
+    // row at a time the better.
 #pragma unroll
-    for (int n = 0; n < kOutTiles; n += 2) {
-      const u32 low = word(n), high = word(n + 1);
-      const u32 got = float_bits(shuffle_xor(bits_float(odd ? low : high), 1));
-      if (row.is_there && 8 * (n + odd) < kDimVo)
-        store_global_8(out + 16 * (n + odd) + 8 * (lane / 2), odd ? got : low, odd ? high : got);
-    }
+    for (int n = 0; n < kOutTiles; n += 4) exchange(reinterpret_cast<u32(&)[4]>(words[n]));
+    if (!row.is_there) return;
+    out += 16 * lane;
+#pragma unroll
+    for (int n = 0; n < kOutTiles; n += 4)
+      if (8 * (n + 3) < kDimVo || 8 * (n + static_cast<int>(lane)) < kDimVo)
+        store_global_16(out + 16 * n, {words[n], words[n + 1], words[n + 2], words[n + 3]});
   }
   METHOD void store_lse(const Row& row, float lse) {
     if (params_.lse && row.is_there && lane_index() % kRowLanes == 0)
