@@ -51,6 +51,9 @@ class AttentionBlock {
   static constexpr int kStepsQk = ceil_div(kDimQk, 16), kOutTiles = 2 * ceil_div(kDimVo, 16);
   static constexpr int kPart = 2;  // result tiles whose right operand is in registers at a time
   static constexpr bool kInAdvance = kVariant.scores_in_advance, kTwo = kVariant.stages == 2;
+  // Whether the stage is carried from block to block, and not found anew: faster where registers
+  // allow it.
+  static constexpr bool kAlternates = kTwo && kKeys >= 64;
   // Whether a last block of at most half the keys takes half the time: what a mask hides beside
   // them counts where blocks are long. (With two stages it costs others more than it is worth.)
   static constexpr bool kHalves = !kTwo && kKeys >= 128;
@@ -80,7 +83,7 @@ class AttentionBlock {
     if (keys.begin < keys.end) {
       int key = keys.begin / kKeys * kKeys;
       const int page = find_page(key), next_page = find_page(key + kKeys);
-      const int first = kTwo ? 0 : stage_of(key);
+      const int first = kAlternates ? 0 : stage_of(key);
       copy_queries();
       keep(page, key, first);
       keep(next_page, key + kKeys, first ^ 1);
@@ -117,11 +120,10 @@ class AttentionBlock {
         out_[m][n][0] = out_[m][n][1] = out_[m][n][2] = out_[m][n][3] = 0;
   }
 
-  // The block of keys that begins with `key`, or the first 8 * kTiles of it. Its stage alternates;
-  // where one is all there is, registers are short, and it is found anew.
+  // The block of keys that begins with `key`, or the first 8 * kTiles of it.
   template <int kTiles>
   METHOD void multiply(int key, int alternating) {
-    const int stage = kTwo ? alternating : stage_of(key);
+    const int stage = kAlternates ? alternating : stage_of(key);
     const bool last = key + kKeys >= seen().end;
     if (kTwo && !last) copy_keys(stage ^ 1);
     if (!kTwo || !last) copy_values(kTwo ? stage ^ 1 : stage);
