@@ -2,12 +2,13 @@
 """Changes device text in ways that must not pass, one at a time, and fails if a test program
 does not notice.
 
-usage: kernels.py BUILD PROGRAM SOURCE KERNEL_FOLDER [NAME...]
+usage: kernels.py BUILD PROGRAM KERNEL_FOLDER OBJECT... [-- NAME...]
 
-BUILD is a configured Ninja build; PROGRAM a test that links the object of SOURCE, which includes
-the device text. Each mutant is a copy of KERNEL_FOLDER with one edit of MUTANTS; SOURCE is compiled
-against it and linked in place of its object, and the program is run. First it is run with a copy
-that is not edited, and must pass.
+BUILD is a configured and built Ninja tree; PROGRAM a test in it that links OBJECTs, whose sources
+include the device text. Each mutant is a copy of KERNEL_FOLDER with one edit of MUTANTS. One OBJECT
+after the other that includes the edited file is compiled against the copy and linked in place of
+what it was, until the program fails; if it does with none, all of them are at once. First it is run
+with all OBJECTs of a copy that is not edited, and must pass.
 """
 
 import concurrent.futures
@@ -419,53 +420,86 @@ MUTANTS = {
 }
 
 
-def command_of(build, source):
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        if pathlib.Path(entry["file"]).resolve() == source:
-            return entry["command"], pathlib.Path(entry["directory"])
-    sys.exit(f"{source} is not compiled in {build}")
+def compile_commands(build):
+    """By object."""
+    entries = json.loads((build / "compile_commands.json").read_text())
+
+    def made(entry):
+        words = shlex.split(entry["command"])
+        return pathlib.Path(entry["directory"], words[words.index("-o") + 1]).resolve()
+
+    return {made(entry): entry for entry in entries}
 
 
-def link_command(build, program):
-    listed = subprocess.run(
-        ["ninja", "-t", "commands", program], cwd=build, capture_output=True, text=True, check=True
-    )
-    return next(
-        line for line in reversed(listed.stdout.splitlines()) if f"-o bin/{program}" in line
-    )
+def listed(build, *tool):
+    command = ["ninja", "-t", *tool]
+    return subprocess.run(
+        command, cwd=build, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+class Object:
+    """One that includes device text: how it is compiled, and which files it includes."""
+
+    def __init__(self, build, path, commands, kernels):
+        self.path = str(path.relative_to(build))
+        self.command, self.directory = commands[path]["command"], commands[path]["directory"]
+        included = [line.strip() for line in listed(build, "deps", self.path)[1:]]
+        self.kernels = kernels
+        self.files = {pathlib.Path(self.directory, file).resolve() for file in included}
+
+    def includes(self, file):
+        return self.kernels / file in self.files
+
+    def compile(self, kernels, made):
+        command = self.command.replace(f"-I{self.kernels}", f"-I{kernels}")
+        command = command.replace(f"-o {self.path}", f"-o {made}") + " -w"
+        environment = {**os.environ, "CCACHE_DISABLE": "1"}  # no folder of a mutant's comes back
+        done = subprocess.run(
+            command, shell=True, cwd=self.directory, env=environment, capture_output=True
+        )
+        return done.returncode == 0
 
 
 class Mutation:
-    def __init__(self, build, program, source, kernels):
+    def __init__(self, build, program, kernels, objects):
         self.program, self.kernels, self.build = program, kernels, build
-        self.compile, self.directory = command_of(build, source)
-        self.object = shlex.split(self.compile)[shlex.split(self.compile).index("-o") + 1]
-        self.link = link_command(build, program)
+        commands = compile_commands(build)
+        self.objects = [Object(build, path, commands, kernels) for path in objects]
+        self.link = next(
+            line
+            for line in reversed(listed(build, "commands", program))
+            if f"-o bin/{program}" in line
+        )
 
     # What becomes of a mutant, or of the text as it is if name is UNCHANGED.
     def judge(self, name, folder):
-        shutil.copytree(self.kernels, folder / "kernels")
-        if name != UNCHANGED:
-            file, before, after = MUTANTS[self.program][name]
-            text = (self.kernels / file).read_text()
-            if text.count(before) != 1:
-                return f"{file} has its text {text.count(before)} times, not once"
-            (folder / "kernels" / file).write_text(text.replace(before, after))
-        made, program = folder / "mutant.o", folder / self.program
-        compile_it = self.compile.replace(f"-I{self.kernels}", f"-I{folder / 'kernels'}")
-        compile_it = (
-            compile_it.replace(f"-o {self.object}", f"-o {made}").replace("-O3", "-O1") + " -w"
-        )
-        if (
-            subprocess.run(
-                compile_it, shell=True, cwd=self.directory, capture_output=True
-            ).returncode
-            != 0
-        ):
-            return "does not compile"
-        link = self.link.replace(self.object, str(made)).replace(
-            f"-o bin/{self.program}", f"-o {program}"
-        )
+        kernels = folder / "kernels"
+        shutil.copytree(self.kernels, kernels)
+        if name == UNCHANGED:
+            return self.outcome(folder, self.objects)
+        file, before, after = MUTANTS[self.program][name]
+        text = (self.kernels / file).read_text()
+        if text.count(before) != 1:
+            return f"{file} has its text {text.count(before)} times, not once"
+        (kernels / file).write_text(text.replace(before, after))
+        including = [o for o in self.objects if o.includes(file)]
+        trials = [[o] for o in including] + ([including] if len(including) != 1 else [])
+        for objects in trials:
+            outcome = self.outcome(folder, objects)
+            if outcome != PASSES:
+                break
+        return outcome
+
+    # With these objects made anew.
+    def outcome(self, folder, objects):
+        program, link = folder / self.program, self.link
+        link = link.replace(f"-o bin/{self.program}", f"-o {program}")
+        for i, part in enumerate(objects):
+            made = folder / f"{i}.o"
+            if not part.compile(folder / "kernels", made):
+                return "does not compile"
+            link = link.replace(part.path, str(made))
         subprocess.run(link, shell=True, cwd=self.build, capture_output=True, check=True)
         try:
             run = subprocess.run(
@@ -477,14 +511,12 @@ class Mutation:
 
 
 def main():
-    build, program, source, kernels = sys.argv[1:5]
-    mutation = Mutation(
-        pathlib.Path(build).resolve(),
-        program,
-        pathlib.Path(source).resolve(),
-        pathlib.Path(kernels).resolve(),
-    )
-    names = [UNCHANGED] + (sys.argv[5:] or list(MUTANTS[program]))
+    arguments = sys.argv[1:] + ["--"]
+    names = [name for name in arguments[arguments.index("--") + 1 :] if name != "--"]
+    build, program, kernels, *objects = arguments[: arguments.index("--")]
+    build, kernels, *objects = (pathlib.Path(p).resolve() for p in (build, kernels, *objects))
+    mutation = Mutation(build, program, kernels, objects)
+    names = [UNCHANGED] + (names or list(MUTANTS[program]))
 
     def judge(name):
         with tempfile.TemporaryDirectory() as folder:

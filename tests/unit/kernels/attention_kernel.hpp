@@ -1,7 +1,8 @@
 // The attention kernels as tests see them.
 #pragma once
 
-#include <span>
+#include <iterator>
+#include <utility>
 
 #include "emulator/launch.hpp"
 #include "kernels/abi/attention.hpp"
@@ -18,8 +19,21 @@ inline constexpr device::AttentionVariant kAttentionVariants[] = {
     {32, 64, 5, 48, 32, 32, 1, 2, false, false, false, true, false},
 };
 
-void run_attention(Memory& memory, const Options& options, int variant, bool fp16,
-                   uint32_t num_kv_heads, uint32_t num_works,
-                   const device::AttentionParams& params);
+// Each in an object of its own (attention_kernel.cpp).
+template <int kIndex>
+void run_variant(Memory& memory, const Options& options, bool fp16, uint32_t num_kv_heads,
+                 uint32_t num_works, const device::AttentionParams& params);
+
+inline void run_attention(Memory& memory, const Options& options, int variant, bool fp16,
+                          uint32_t num_kv_heads, uint32_t num_works,
+                          const device::AttentionParams& params) {
+  const auto run_one = [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
+    ((variant == kIndex
+          ? run_variant<kIndex>(memory, options, fp16, num_kv_heads, num_works, params)
+          : void()),
+     ...);
+  };
+  run_one(std::make_integer_sequence<int, std::size(kAttentionVariants)>());
+}
 
 }  // namespace rapt::emulator

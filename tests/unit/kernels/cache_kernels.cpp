@@ -4,7 +4,6 @@
 #include "cache/rope_write_kv.cuh"
 #include "cache/write_kv.cuh"
 #include "merge/merge.cuh"
-#include "merge/merge_states.cuh"
 
 namespace rapt::emulator {
 
@@ -13,34 +12,6 @@ void run_merge(Memory& memory, const Options& options, size_t num_works,
   const auto blocks = static_cast<uint32_t>(num_works) * params.blocks_per_work;
   launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
          [&] { device::merge_rows<device::Bf16>(params); });
-}
-
-namespace {
-
-template <typename Body>
-void with_element(Element element, const Body& body) {
-  switch (element) {
-    case Element::kFloat32:
-      return body(device::F32{});
-    case Element::kFloat16:
-      return body(device::F16{});
-    case Element::kBFloat16:
-      return body(device::Bf16{});
-  }
-}
-
-}  // namespace
-
-void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
-                      const device::MergeStatesParams& params) {
-  const auto blocks = static_cast<uint32_t>(
-      device::merge_blocks(params.tiles, params.num_tokens, params.num_heads));
-  with_element(from, [&](auto from_type) {
-    with_element(to, [&](auto to_type) {
-      launch(memory, {{blocks}, 32 * device::kMergeWarps}, options,
-             [&] { device::merge_states<decltype(from_type), decltype(to_type)>(params); });
-    });
-  });
 }
 
 void run_check_page_ids(Memory& memory, const Options& options,

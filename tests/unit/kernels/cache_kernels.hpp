@@ -12,8 +12,21 @@ namespace rapt::emulator {
 void run_merge(Memory& memory, const Options& options, size_t num_works,
                const device::MergeParams& params);
 enum class Element { kFloat32, kFloat16, kBFloat16 };
-void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
-                      const device::MergeStatesParams& params);
+// Each in an object of its own (merge_states_kernel.cpp).
+template <Element kFrom>
+void run_merge_states_of(Memory& memory, const Options& options, Element to,
+                         const device::MergeStatesParams& params);
+inline void run_merge_states(Memory& memory, const Options& options, Element from, Element to,
+                             const device::MergeStatesParams& params) {
+  switch (from) {
+    case Element::kFloat32:
+      return run_merge_states_of<Element::kFloat32>(memory, options, to, params);
+    case Element::kFloat16:
+      return run_merge_states_of<Element::kFloat16>(memory, options, to, params);
+    case Element::kBFloat16:
+      return run_merge_states_of<Element::kBFloat16>(memory, options, to, params);
+  }
+}
 void run_check_page_ids(Memory& memory, const Options& options,
                         const device::CheckPageIdsParams& params);
 void run_check_slots(Memory& memory, const Options& options,
