@@ -303,8 +303,13 @@ MUTANTS = {
         ),
         "state_without_keys_weighed": (
             "merge/merge_states.cuh",
-            "if (its == 0) continue;",
-            "",
+            "if (its != 0) out[e] =",
+            "out[e] =",
+        ),
+        "states_behind_the_last_read": (
+            "merge/merge_states.cuh",
+            "s + j < params.num_states && d",
+            "d",
         ),
         "infinite_state_weighed": (
             "merge/merge_states.cuh",
@@ -338,8 +343,13 @@ MUTANTS = {
         ),
         "zeros_lose_their_sign": (
             "merge/merge_states.cuh",
-            "begun ? fmaf(its, pieces[r][j][e], out[e]) : its * pieces[r][j][e]",
-            "fmaf(its, pieces[r][j][e], out[e])",
+            "float_bits(sum == 0 ? 0 : -0.0f)",
+            "float_bits(0.0f)",
+        ),
+        "no_key_is_minus_zero": (
+            "merge/merge_states.cuh",
+            "float_bits(sum == 0 ? 0 : -0.0f)",
+            "float_bits(-0.0f)",
         ),
         "lse_of_the_result_in_log2": (
             "merge/merge_states.cuh",
@@ -348,8 +358,8 @@ MUTANTS = {
         ),
         "lse_of_half_the_states": (
             "merge/merge_states.cuh",
-            "distance *= 2)\n    sum +=",
-            "distance *= 4)\n    sum +=",
+            "j *= 2) sum +=",
+            "j *= 4) sum +=",
         ),
         "lse_written_before_the_last_elements": (
             "merge/merge_states.cuh",
@@ -373,8 +383,8 @@ MUTANTS = {
         ),
         "elements_behind_the_row_read": (
             "merge/merge_states.cuh",
-            "if (d < params.head_dim && r *",
-            "if (r *",
+            "d < params.head_dim &&\n          r *",
+            "r *",
         ),
         "first_elements_again": (
             "merge/merge_states.cuh",

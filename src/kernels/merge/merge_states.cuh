@@ -3,9 +3,10 @@
 // alone counts, not a bit of it changes.
 //
 // Traffic of a row: each state's and the result's, head_dim elements and an lse. There is little to
-// compute, so that bytes on their way are all that counts. A warp takes a few tokens of one head;
-// before a lane waits for anything it asks for an lse and for eight pieces of 16 bytes: four rows
-// of 2 states, two of 4, or one of 8. That is 4 KB a warp, and 112 KB an SM.
+// compute, so that bytes on their way are what counts, and instructions: of bf16, some four for
+// each two elements read. A warp takes a few tokens of one head; before a lane waits for anything
+// it asks for eight pieces of 16 bytes, four rows of 2 states, two of 4, or one of 8, and for an
+// lse. That is 4 KB a warp, and 112 KB an SM.
 //
 // Tiles lie along tokens, not heads: the lse of neighbouring tokens, which a lane each asks for,
 // are neighbours in memory, and tiles are full whatever the number of heads. A block's warps take
@@ -144,35 +145,36 @@ DEVICE void merge_states_of_tile(const MergeStatesParams& params, int first, int
   const int d = first + kElems * part.lane;
   const bool is_weighed = part.weighed_state < kStates && part.weighed_row < part.num_rows;
 
+  Piece<From, kElems> pieces[kRows][kStates];
+#pragma unroll
+  for (int j = 0; j < kStates; j++) {
+    const MergeState& state = params.states[s + j];
+    const u8* row =
+        state.out + part.offset(part.group, state.out_token_stride, state.out_head_stride);
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+      if (s + j < params.num_states && d < params.head_dim &&
+          r * part.groups + part.group < part.num_rows)
+        pieces[r][j].load(row, d);
+      row += part.groups * state.out_token_stride;
+    }
+  }
+  // Behind the pieces: its lanes read the parameters of different states, one after the other.
   float lse = -infinity();
   if (is_weighed && s + part.weighed_state < params.num_states) {
     const MergeState& state = params.states[s + part.weighed_state];
     lse = load_coherent_f32(
         state.lse + part.offset(part.weighed_row, state.lse_token_stride, state.lse_head_stride));
   }
-  Piece<From, kElems> pieces[kRows][kStates];
-#pragma unroll
-  for (int j = 0; j < kStates; j++) {
-    if (s + j >= params.num_states) break;
-    const MergeState& state = params.states[s + j];
-    const u8* row =
-        state.out + part.offset(part.group, state.out_token_stride, state.out_head_stride);
-#pragma unroll
-    for (int r = 0; r < kRows; r++) {
-      if (d < params.head_dim && r * part.groups + part.group < part.num_rows)
-        pieces[r][j].load(row, d);
-      row += part.groups * state.out_token_stride;
-    }
-  }
 
   if (lse == infinity()) lse = -infinity();
   // Lanes of one row are tile_tokens apart. fmaxf drops a NaN, which weighs everything below.
   float top = fmaxf(merged.top, lse);
-  for (int distance = part.tile_tokens; distance < kStates * part.tile_tokens; distance *= 2)
-    top = fmaxf(top, shuffle_xor(top, distance));
+#pragma unroll
+  for (int j = 1; j < kStates; j *= 2) top = fmaxf(top, shuffle_xor(top, j * part.tile_tokens));
   float weight = lse == -infinity() ? 0 : exp2_fast((lse - top) * kLog2E), sum = weight;
-  for (int distance = part.tile_tokens; distance < kStates * part.tile_tokens; distance *= 2)
-    sum += shuffle_xor(sum, distance);
+#pragma unroll
+  for (int j = 1; j < kStates; j *= 2) sum += shuffle_xor(sum, j * part.tile_tokens);
   float weight_before = merged.sum == 0 ? 0 : merged.sum * exp2_fast((merged.top - top) * kLog2E);
   merged.top = top, merged.sum = sum += weight_before;
   const float norm = sum == 0 ? 0 : 1 / sum;
@@ -184,17 +186,16 @@ DEVICE void merge_states_of_tile(const MergeStatesParams& params, int first, int
     const int row = r * part.groups + part.group;
     float(&out)[kElems] = merged.out[r];
     const float before = s == 0 ? 0 : bits_float(shuffle(float_bits(weight_before), row));
-    bool begun = before != 0;
+    // -0 + x is x, also of a zero with a sign.
+    const float begin = bits_float(shuffle(float_bits(sum == 0 ? 0 : -0.0f), row));
 #pragma unroll
-    for (int e = 0; e < kElems; e++) out[e] = begun ? before * out[e] : 0;
+    for (int e = 0; e < kElems; e++) out[e] = before != 0 ? before * out[e] : begin;
 #pragma unroll
     for (int j = 0; j < kStates; j++) {
       const float its = bits_float(shuffle(float_bits(weight), row + j * part.tile_tokens));
-      if (its == 0) continue;
 #pragma unroll
-      for (int e = 0; e < kElems; e++)  // 0 + -0 is not -0
-        out[e] = begun ? fmaf(its, pieces[r][j][e], out[e]) : its * pieces[r][j][e];
-      begun = true;
+      for (int e = 0; e < kElems; e++)
+        if (its != 0) out[e] = fmaf(its, pieces[r][j][e], out[e]);
     }
     if (is_last && d < params.head_dim && row < part.num_rows)
       store_piece(To{},

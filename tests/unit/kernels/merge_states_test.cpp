@@ -109,6 +109,7 @@ class Merged {
         for (int s = 0; s < states_.num_states; s++)
           if (weight(s, r) > 0) expected += weight(s, r) / sum * given(s, r, d);
         ASSERT_NEAR(result(r, d), expected, bound) << "row " << r << " element " << d;
+        ASSERT_FALSE(sum == 0 && std::signbit(result(r, d))) << "row " << r << " element " << d;
       }
       const size_t end = r * stride() + states_.head_dim, to = size_of(states_.to);
       EXPECT_EQ(std::memcmp(&out_[end * to], &before_[end * to], states_.padding * to), 0)
