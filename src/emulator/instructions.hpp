@@ -28,6 +28,9 @@ void sync_block(Location at);
 void sync_named(uint32_t id, uint32_t threads, Location at);
 void arrive_named(uint32_t id, uint32_t threads, Location at);
 
+// Launches follow each other (meeting.cpp): nothing to wait for.
+void wait_for_previous_kernel(Location at);
+
 // Loads and stores (memory_access.cpp). bytes is 4 or 16.
 void* shared_base();
 uint32_t shared_address(const void* p);

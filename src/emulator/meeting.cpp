@@ -53,6 +53,11 @@ bool any_lane(bool predicate, Location at) {
   return std::any_of(votes, votes + kLanes, [](Brought vote) { return vote.number != 0; });
 }
 
+void wait_for_previous_kernel(Location at) {
+  const Instruction instruction("griddepcontrol.wait", at);
+  require_capability(90);
+}
+
 void set_max_registers(uint32_t count, Location at) {
   const Instruction instruction("setmaxnreg", at);
   require_capability(90);

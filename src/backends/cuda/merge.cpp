@@ -50,6 +50,12 @@ MergeStatesParams params_of(const MergeArgs& args) {
   return params;
 }
 
+// Whether the kernel begins before the one before it has ended, and waits for that: two
+// microseconds of a launch, in which it gets its parameters.
+bool overlaps_previous(jit::Architecture architecture) {
+  return architecture.number >= 90;
+}
+
 }  // namespace
 
 KernelText merge_states_text(DType from, DType to, jit::Architecture architecture) {
@@ -58,10 +64,11 @@ KernelText merge_states_text(DType from, DType to, jit::Architecture architectur
               .type("to", element_of(to)),
           {.header = "merge/merge_states.cuh",
            .function = "rapt_merge_states",
-           .entry = "extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kMergeWarps, "
-                    "kMergeBlocks) rapt_merge_states(GRID_CONSTANT const "
-                    "MergeStatesParams params) {\n"
-                    "  merge_states<key::from, key::to>(params);\n}",
+           .entry = concat("extern \"C\" GLOBAL void LAUNCH_BOUNDS(32 * kMergeWarps, "
+                           "kMergeBlocks) rapt_merge_states(GRID_CONSTANT const "
+                           "MergeStatesParams params) {\n",
+                           overlaps_previous(architecture) ? "  wait_for_previous_kernel();\n" : "",
+                           "  merge_states<key::from, key::to>(params);\n}"),
            .agreements = {same_size<MergeStatesParams>("MergeStatesParams"),
                           {"kMergeWarps", device::kMergeWarps}}}};
 }
@@ -89,7 +96,8 @@ void CudaGpu::merge(const MergeArgs& args) {
   cuda::launch(kernel,
                {.grid = {static_cast<uint32_t>(
                     device::merge_blocks(params.tiles, params.num_tokens, params.num_heads))},
-                .block = {32 * device::kMergeWarps}},
+                .block = {32 * device::kMergeWarps},
+                .overlaps_previous = overlaps_previous(architecture())},
                stream, params);
 }
 

@@ -47,6 +47,10 @@ DEVICE void sync_warp(Location at = Location::current()) {
   emulator::sync_warp(at);
 }
 
+DEVICE void wait_for_previous_kernel(Location at = Location::current()) {
+  emulator::wait_for_previous_kernel(at);
+}
+
 DEVICE float shuffle_xor(float value, int bits, Location at = Location::current()) {
   const u32 moved = emulator::shuffle(__builtin_bit_cast(u32, value), lane_index() ^ bits, at);
   return __builtin_bit_cast(float, moved);

@@ -54,6 +54,12 @@ DEVICE void sync_warp() {
   __syncwarp();
 }
 
+// PTX ISA, griddepcontrol.wait, from SM90 on: until the kernel before on the stream has ended,
+// beside which this one may have begun (programmatic dependent launch), and what it wrote is there.
+DEVICE void wait_for_previous_kernel() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 // PTX ISA, shfl.sync: the value that lane ^ bits, or `lane`, brings. Orders no memory access.
 DEVICE float shuffle_xor(float value, int bits) {
   return __shfl_xor_sync(kAllLanes, value, bits);

@@ -87,6 +87,16 @@ TEST(KernelTextsOfSpec, are_all_that_a_spec_may_need) {
               ElementsAre("attention_sm80", "attention_sm80", "attention_sm80", "merge_rows"));
 }
 
+// Where it may begin before the kernel before it has ended.
+TEST(MergeStatesText, waits_for_the_kernel_before_first_of_all) {
+  for (const auto& [architecture, waits] :
+       {std::pair{80, false}, {89, false}, {90, true}, {120, true}})
+    EXPECT_EQ(merge_states_text(DType::kFloat32, DType::kFloat32, {architecture})
+                      .source.entry.find("{\n  wait_for_previous_kernel();\n") != std::string::npos,
+              waits)
+        << architecture;
+}
+
 TEST(ArchitectureFor, one_image_serves_a_family) {
   for (const auto& [device, built_for] : {std::pair{80, 80},
                                           {86, 80},

@@ -113,5 +113,29 @@ TEST(Launches, checks_that_wait_are_refused_while_a_stream_is_captured) {
   });
 }
 
+TEST(Launches, from_hopper_on_a_merge_of_states_may_begin_beside_the_end_of_what_is_before_it) {
+  fake::Control& driver = fake_driver();
+  for (const auto& [device, overlaps] : {std::pair{"cuda:0", true}, {"cuda:1", false}}) {
+    Context context({.device = device, .num_threads = 1, .cache_folder = ""});
+    DeviceMirror mirror(context);
+    GuardedBuffer out(1 * 2 * 8 * 2), lse(2 * 1 * 4);
+    for (const GuardedBuffer* buffer : {&out, &lse}) mirror.put(*buffer);
+    const std::vector<TensorView> outs(
+        2, mirror.view(TensorView::contiguous(out.data(), DType::kBFloat16, {1, 2, 8})));
+    const std::vector<TensorView> lses(
+        2, mirror.view(TensorView::contiguous(lse.data(), DType::kFloat32, {2, 1})));
+    driver.launches.clear();
+    merge(context, {.outs = outs, .lses = lses, .out = outs[0]});
+    ASSERT_EQ(driver.launches.size(), 1u);
+    std::vector<cuda::LaunchAttributeId> ids;
+    for (const cuda::LaunchAttribute& one : driver.launches[0].attributes) ids.push_back(one.id);
+    if (overlaps)
+      EXPECT_THAT(ids,
+                  testing::ElementsAre(cuda::LaunchAttributeId::kProgrammaticStreamSerialization));
+    else
+      EXPECT_THAT(ids, testing::IsEmpty());
+  }
+}
+
 }  // namespace
 }  // namespace rapt::test
