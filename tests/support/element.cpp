@@ -29,6 +29,11 @@ Format format_of(DType dtype) {
   }
 }
 
+// Of an exponent from -1022 to 1023, where a product with it is ldexp in a fraction of the time.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
 }  // namespace
 
 double unit_roundoff(DType dtype) {
@@ -41,8 +46,8 @@ double round_to(DType dtype, double value) {
   const Format format = format_of(dtype);
   const int exponent = std::max(std::ilogb(value), format.min_exponent);
   const int ulp = exponent - (format.significand_bits - 1);
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -ulp)), ulp);
-  if (std::abs(rounded) < std::ldexp(1.0, format.max_exponent + 1)) return rounded;
+  const double rounded = std::nearbyint(value * power_of_two(-ulp)) * power_of_two(ulp);
+  if (std::abs(rounded) < power_of_two(format.max_exponent + 1)) return rounded;
   return std::copysign(std::numeric_limits<double>::infinity(), value);
 }
 
