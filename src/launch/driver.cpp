@@ -56,6 +56,13 @@ Driver::Driver(const std::string& library_name) {
   library.find_optional(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
   library.find_optional(cuFuncLoad, "cuFuncLoad");
   library.find_optional(cuFuncGetParamInfo, "cuFuncGetParamInfo");
+  library.find_optional(cuGraphCreate, "cuGraphCreate");
+  library.find_optional(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode_v2");
+  library.find_optional(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");
+  library.find_optional(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams_v2");
+  library.find_optional(cuGraphLaunch, "cuGraphLaunch");
+  library.find_optional(cuGraphExecDestroy, "cuGraphExecDestroy");
+  library.find_optional(cuGraphDestroy, "cuGraphDestroy");
   check(cuInit(0), "cuInit", " of ", path);
   check(cuDriverGetVersion(&version), "cuDriverGetVersion");
 }

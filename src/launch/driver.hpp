@@ -82,7 +82,17 @@ struct Driver {
                                    TensorMapL2Promotion promotion, TensorMapFill fill);  // 12.0
   Result (*cuFuncLoad)(FunctionHandle function);                                         // 12.4
   Result (*cuFuncGetParamInfo)(FunctionHandle function, size_t index, size_t* offset,
-                               size_t* bytes);  // 12.4
+                               size_t* bytes);                                       // 12.4
+  Result (*cuGraphCreate)(GraphHandle* graph, uint32_t flags);                       // 12.0, as
+  Result (*cuGraphAddKernelNode_v2)(GraphNodeHandle* node, GraphHandle graph,        // those
+                                    const GraphNodeHandle* after, size_t num_after,  // below
+                                    const KernelNodeParams* params);
+  Result (*cuGraphInstantiateWithFlags)(GraphExecHandle* exec, GraphHandle graph, uint64_t flags);
+  Result (*cuGraphExecKernelNodeSetParams_v2)(GraphExecHandle exec, GraphNodeHandle node,
+                                              const KernelNodeParams* params);
+  Result (*cuGraphLaunch)(GraphExecHandle exec, StreamHandle stream);
+  Result (*cuGraphExecDestroy)(GraphExecHandle exec);
+  Result (*cuGraphDestroy)(GraphHandle graph);
 
  private:
   [[noreturn]] void fail(Result result, const char* call, const std::string& detail) const;

@@ -19,6 +19,9 @@ using ModuleHandle = struct ModuleObject*;
 using FunctionHandle = struct FunctionObject*;
 using StreamHandle = struct StreamObject*;  // null: the legacy default stream
 using EventHandle = struct EventObject*;
+using GraphHandle = struct GraphObject*;
+using GraphNodeHandle = struct GraphNodeObject*;
+using GraphExecHandle = struct GraphExecObject*;
 using DevicePointer = uint64_t;
 
 enum class DeviceAttribute : int32_t {
@@ -63,6 +66,18 @@ struct LaunchConfig {
   StreamHandle stream;
   LaunchAttribute* attributes;
   uint32_t num_attributes;
+};
+
+// CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNodeParams {
+  FunctionHandle function;
+  uint32_t grid_x, grid_y, grid_z;
+  uint32_t block_x, block_y, block_z;
+  uint32_t shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;           // in place of `function`
+  ContextHandle context;  // null: the current one
 };
 
 constexpr uint32_t kEventDisableTiming = 2;

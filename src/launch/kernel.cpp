@@ -109,16 +109,19 @@ void Kernel::check_shape(const LaunchShape& shape) const {
          ", must be whole clusters of ", text(cluster));
 }
 
-void Kernel::launch_with(const LaunchShape& shape, Stream stream, const void* const* arguments,
-                         const size_t* argument_bytes, size_t num_arguments) const {
+void Kernel::check_launch(const LaunchShape& shape, std::span<const size_t> argument_bytes) const {
   check_shape(shape);
-  if (driver_->cuFuncGetParamInfo) {
-    check(num_arguments == parameter_bytes_.size(), "kernel ", name_, ": ", num_arguments,
-          " arguments, it takes ", parameter_bytes_.size());
-    for (size_t i = 0; i < num_arguments; i++)
-      check(argument_bytes[i] == parameter_bytes_[i], "kernel ", name_, ": argument ", i, " has ",
-            argument_bytes[i], " bytes, the parameter ", parameter_bytes_[i]);
-  }
+  if (!driver_->cuFuncGetParamInfo) return;
+  check(argument_bytes.size() == parameter_bytes_.size(), "kernel ", name_, ": ",
+        argument_bytes.size(), " arguments, it takes ", parameter_bytes_.size());
+  for (size_t i = 0; i < argument_bytes.size(); i++)
+    check(argument_bytes[i] == parameter_bytes_[i], "kernel ", name_, ": argument ", i, " has ",
+          argument_bytes[i], " bytes, the parameter ", parameter_bytes_[i]);
+}
+
+void Kernel::launch_with(const LaunchShape& shape, Stream stream, const void* const* arguments,
+                         std::span<const size_t> argument_bytes) const {
+  check_launch(shape, argument_bytes);
   LaunchAttribute attributes[2] = {};
   uint32_t num_attributes = 0;
   if (volume(shape.cluster) > 1) {

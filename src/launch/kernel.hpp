@@ -1,8 +1,10 @@
 // Compiled code on a device: modules, the kernels in them, and their launch.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -60,12 +62,16 @@ class Kernel {
   int32_t max_threads_per_block() const { return max_threads_per_block_; }
   // What its parameters take, each; empty where the driver is older than CUDA 12.4 and cannot say.
   const std::vector<size_t>& parameter_bytes() const { return parameter_bytes_; }
+  FunctionHandle handle() const { return function_; }
+
+  // Throws Error(kInvalidArgument) for a shape or arguments that are not the kernel's.
+  void check_launch(const LaunchShape& shape, std::span<const size_t> argument_bytes) const;
 
  private:
   template <typename... Args>
   friend void launch(const Kernel&, const LaunchShape&, Stream, const Args&...);
   void launch_with(const LaunchShape& shape, Stream stream, const void* const* arguments,
-                   const size_t* argument_bytes, size_t num_arguments) const;
+                   std::span<const size_t> argument_bytes) const;
   void check_shape(const LaunchShape& shape) const;
 
   const Driver* driver_;
@@ -77,16 +83,24 @@ class Kernel {
   std::vector<size_t> parameter_bytes_;
 };
 
+// As the driver takes them: the address of each, and what it has.
+template <typename... Args>
+struct Arguments {
+  static_assert((std::is_trivially_copyable_v<Args> && ...));
+  static constexpr std::array<size_t, sizeof...(Args)> kBytes = {sizeof(Args)...};
+  explicit Arguments(const Args&... args)
+      : pointers{static_cast<const void*>(std::addressof(args))..., nullptr} {}
+  const void* pointers[sizeof...(Args) + 1];
+};
+
 // Puts the kernel on the stream; needs a current context. The arguments are copied, bit by bit, as
 // the kernel's parameters in their order. Allocates nothing and waits for nothing. Throws
 // Error(kInvalidArgument) for a shape or arguments that are not the kernel's, Error(kDevice) for
 // what the driver refuses; nothing is launched then.
 template <typename... Args>
 void launch(const Kernel& kernel, const LaunchShape& shape, Stream stream, const Args&... args) {
-  static_assert((std::is_trivially_copyable_v<Args> && ...));
-  const void* const arguments[] = {static_cast<const void*>(std::addressof(args))..., nullptr};
-  constexpr size_t kBytes[] = {sizeof(Args)..., 0};
-  kernel.launch_with(shape, stream, arguments, kBytes, sizeof...(Args));
+  const Arguments<Args...> arguments(args...);
+  kernel.launch_with(shape, stream, arguments.pointers, arguments.kBytes);
 }
 
 }  // namespace rapt::cuda

@@ -18,6 +18,12 @@ struct ModuleObject {
 struct FunctionObject {
   ModuleObject* module;
 };
+struct GraphObject {
+  std::vector<fake::Launch> launches;  // a node is known by its number, from 1
+};
+struct GraphExecObject {
+  std::vector<fake::Launch> launches;
+};
 
 namespace {
 
@@ -72,6 +78,21 @@ Result copy(const char* call, void* to, const void* from, size_t bytes, bool ins
     std::memcpy(to, from, bytes);
     return kSuccess;
   });
+}
+
+fake::Launch launch_of(const LaunchConfig& config, FunctionHandle function, void** parameters) {
+  fake::Launch launch{function->module->kernel, config, {}, {}};
+  launch.attributes.assign(config.attributes, config.attributes + config.num_attributes);
+  launch.config.attributes = nullptr;
+  for (size_t i = 0; i < function->module->parameter_bytes.size(); i++)
+    launch.parameters.emplace_back(static_cast<const char*>(parameters[i]),
+                                   function->module->parameter_bytes[i]);
+  return launch;
+}
+[[maybe_unused]] fake::Launch launch_of(const KernelNodeParams& params) {
+  return launch_of({params.grid_x, params.grid_y, params.grid_z, params.block_x, params.block_y,
+                    params.block_z, params.shared_bytes, nullptr, nullptr, 0},
+                   params.function, params.parameters);
 }
 
 }  // namespace
@@ -220,13 +241,7 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
                         void** extra) {
   return act("cuLaunchKernelEx", true, [&] {
     if (extra) return kInvalidValue;
-    fake::Launch launch{function->module->kernel, *config, {}, {}};
-    launch.attributes.assign(config->attributes, config->attributes + config->num_attributes);
-    launch.config.attributes = nullptr;
-    for (size_t i = 0; i < function->module->parameter_bytes.size(); i++)
-      launch.parameters.emplace_back(static_cast<const char*>(parameters[i]),
-                                     function->module->parameter_bytes[i]);
-    return control.launches.push_back(std::move(launch)), kSuccess;
+    return control.launches.push_back(launch_of(*config, function, parameters)), kSuccess;
   });
 }
 
@@ -319,6 +334,61 @@ Result cuEventQuery(EventHandle event) {
 }
 
 #ifndef FAKE_OLD_DRIVER
+Result cuGraphCreate(GraphHandle* graph, uint32_t flags) {
+  return act("cuGraphCreate", true, [&] {
+    if (flags) return kInvalidValue;
+    control.num_graphs++;
+    return *graph = new GraphObject, kSuccess;
+  });
+}
+Result cuGraphAddKernelNode_v2(GraphNodeHandle* node, GraphHandle graph,
+                               const GraphNodeHandle* after, size_t num_after,
+                               const KernelNodeParams* params) {
+  return act("cuGraphAddKernelNode_v2", true, [&] {
+    const size_t before = graph->launches.size();
+    // A chain: each after the one before it.
+    if (num_after != (before > 0) || (before && reinterpret_cast<uintptr_t>(*after) != before))
+      return kInvalidValue;
+    graph->launches.push_back(launch_of(*params));
+    return *node = reinterpret_cast<GraphNodeHandle>(before + 1), kSuccess;
+  });
+}
+Result cuGraphInstantiateWithFlags(GraphExecHandle* exec, GraphHandle graph, uint64_t flags) {
+  return act("cuGraphInstantiateWithFlags", true, [&] {
+    if (flags) return kInvalidValue;
+    control.num_graphs++;
+    return *exec = new GraphExecObject{graph->launches}, kSuccess;
+  });
+}
+Result cuGraphExecKernelNodeSetParams_v2(GraphExecHandle exec, GraphNodeHandle node,
+                                         const KernelNodeParams* params) {
+  return act("cuGraphExecKernelNodeSetParams_v2", true, [&] {
+    const auto number = reinterpret_cast<uintptr_t>(node);
+    if (number < 1 || number > exec->launches.size()) return kInvalidValue;
+    return exec->launches[number - 1] = launch_of(*params), kSuccess;
+  });
+}
+Result cuGraphLaunch(GraphExecHandle exec, StreamHandle stream) {
+  return act("cuGraphLaunch", true, [&] {
+    for (fake::Launch launch : exec->launches) {
+      launch.config.stream = stream;
+      control.launches.push_back(std::move(launch));
+    }
+    return kSuccess;
+  });
+}
+Result cuGraphExecDestroy(GraphExecHandle exec) {
+  return act("cuGraphExecDestroy", true, [&] {
+    control.num_graphs--;
+    return delete exec, kSuccess;
+  });
+}
+Result cuGraphDestroy(GraphHandle graph) {
+  return act("cuGraphDestroy", true, [&] {
+    control.num_graphs--;
+    return delete graph, kSuccess;
+  });
+}
 Result cuTensorMapEncodeTiled(TensorMap* map, TensorMapType type, uint32_t rank, void* address,
                               const uint64_t* sizes, const uint64_t* stride_bytes,
                               const uint32_t* box, const uint32_t* element_strides,

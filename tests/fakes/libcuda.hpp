@@ -42,9 +42,9 @@ struct Control {
   std::map<void*, size_t> host_memory;
   std::map<int32_t, int32_t> function_attributes;  // as set
   std::array<int32_t, 2> retained = {};            // primary contexts, by device
-  int32_t num_modules = 0;
-  std::vector<std::unique_ptr<Event>> events;  // made by cuEventCreate
-  std::array<uint64_t, 16> tensor_map = {};    // the last one encoded, its arguments in order
+  int32_t num_modules = 0, num_graphs = 0;         // executable graphs too
+  std::vector<std::unique_ptr<Event>> events;      // made by cuEventCreate
+  std::array<uint64_t, 16> tensor_map = {};        // the last one encoded, its arguments in order
 };
 
 }  // namespace rapt::fake

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emulator/driver/context.hpp"
+#include "emulator/driver/module.hpp"
 #include "emulator/driver/stream.hpp"
 
 namespace rapt::cuda {
@@ -23,7 +24,9 @@ namespace rapt::emulator {
 
 using cuda::CaptureStatus;
 using cuda::GraphExecObject;
+using cuda::GraphNodeHandle;
 using cuda::GraphObject;
+using cuda::KernelNodeParams;
 using cuda::StreamHandle;
 
 namespace {
@@ -38,6 +41,34 @@ thread_local Capture capture;
 uint64_t new_id() {
   static std::atomic<uint64_t> last = 0;
   return ++last;
+}
+
+// A node is known by its number, from 1.
+GraphNodeHandle node_of(size_t number) {
+  return reinterpret_cast<GraphNodeHandle>(number);
+}
+Work& work_at(GraphExecObject& exec, GraphNodeHandle node) {
+  const auto number = reinterpret_cast<uintptr_t>(node);
+  require(number >= 1 && number <= exec.works.size(), cuda::kInvalidValue, "no node of the graph");
+  return exec.works[number - 1];
+}
+
+Work kernel_work(const KernelNodeParams& params) {
+  require(!params.extra && !params.kernel, kNotSupported,
+          "parameters in one block, and kernels of libraries");
+  require(!params.context || params.context == &current_context(), kNotSupported,
+          "a kernel of another context than the current one");
+  return work_of({.grid_x = params.grid_x,
+                  .grid_y = params.grid_y,
+                  .grid_z = params.grid_z,
+                  .block_x = params.block_x,
+                  .block_y = params.block_y,
+                  .block_z = params.block_z,
+                  .shared_bytes = params.shared_bytes,
+                  .stream = nullptr,
+                  .attributes = nullptr,
+                  .num_attributes = 0},
+                 params.function, params.parameters);
 }
 
 }  // namespace
@@ -82,6 +113,24 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, CaptureStatus* status, uin
   });
 }
 
+Result cuGraphCreate(GraphObject** graph, uint32_t) {
+  return answered([&] { *graph = new GraphObject; });
+}
+Result cuGraphAddKernelNode_v2(GraphNodeHandle* node, GraphObject* graph,
+                               const GraphNodeHandle* after, size_t num_after,
+                               const KernelNodeParams* params) {
+  return answered([&] {
+    const size_t before = graph->works.size();
+    require(num_after == (before > 0) && (num_after == 0 || *after == node_of(before)),
+            kNotSupported, "a graph that is no chain");
+    graph->works.push_back(kernel_work(*params));
+    *node = node_of(before + 1);
+  });
+}
+Result cuGraphExecKernelNodeSetParams_v2(GraphExecObject* exec, GraphNodeHandle node,
+                                         const KernelNodeParams* params) {
+  return answered([&] { work_at(*exec, node) = kernel_work(*params); });
+}
 Result cuGraphInstantiateWithFlags(GraphExecObject** exec, const GraphObject* graph, uint64_t) {
   return answered([&] { *exec = new GraphExecObject{graph->works}; });
 }

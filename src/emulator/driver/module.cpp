@@ -143,6 +143,15 @@ void run(const FunctionObject& function, const LaunchConfig& config, const Param
 
 }  // namespace
 
+Work work_of(const LaunchConfig& config, FunctionHandle function, void** parameters) {
+  require_launchable(*function, config);
+  require(&current_context() == function->module->context, kInvalidHandle, function->name,
+          " is of another context than the current one");
+  return [function, shape = config, copied = std::make_shared<Parameters>(*function, parameters)] {
+    run(*function, shape, *copied);
+  };
+}
+
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -232,13 +241,7 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
                         void** extra) {
   return answered([&] {
     require(!extra, kNotSupported, "parameters in one block");
-    require_launchable(*function, *config);
-    require(&current_context() == function->module->context, kInvalidHandle, function->name,
-            " is of another context than the current one");
-    do_or_keep(config->stream, [function, shape = *config,
-                                copied = std::make_shared<Parameters>(*function, parameters)] {
-      run(*function, shape, *copied);
-    });
+    do_or_keep(config->stream, work_of(*config, function, parameters));
   });
 }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/driver/context.hpp"
+#include "emulator/driver/graph.hpp"
 #include "emulator/driver/image.hpp"
 
 namespace rapt::cuda {
@@ -30,3 +31,10 @@ struct ModuleObject {
 };
 
 }  // namespace rapt::cuda
+
+namespace rapt::emulator {
+
+// A launch, to be done now or later; its parameters are copied. Fails where it can be seen to.
+Work work_of(const cuda::LaunchConfig& config, cuda::FunctionHandle function, void** parameters);
+
+}  // namespace rapt::emulator

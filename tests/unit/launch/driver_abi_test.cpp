@@ -66,6 +66,13 @@ SAME_CALL(cuEventQuery);
 SAME_CALL(cuTensorMapEncodeTiled);
 SAME_CALL(cuFuncLoad);
 SAME_CALL(cuFuncGetParamInfo);
+SAME_CALL(cuGraphCreate);
+SAME_CALL(cuGraphAddKernelNode_v2);
+SAME_CALL(cuGraphInstantiateWithFlags);
+SAME_CALL(cuGraphExecKernelNodeSetParams_v2);
+SAME_CALL(cuGraphLaunch);
+SAME_CALL(cuGraphExecDestroy);
+SAME_CALL(cuGraphDestroy);
 #undef SAME_CALL
 
 template <typename Ours, typename Theirs>
@@ -108,6 +115,17 @@ static_assert(offsetof(LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, s
 static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
 static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
 static_assert(offsetof(LaunchConfig, num_attributes) == offsetof(CUlaunchConfig, numAttrs));
+
+static_assert(sizeof(KernelNodeParams) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+static_assert(offsetof(KernelNodeParams, grid_x) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, gridDimX));
+static_assert(offsetof(KernelNodeParams, block_x) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, blockDimX));
+static_assert(offsetof(KernelNodeParams, shared_bytes) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes));
+static_assert(offsetof(KernelNodeParams, parameters) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams));
+static_assert(offsetof(KernelNodeParams, kernel) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kern));
+static_assert(offsetof(KernelNodeParams, context) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx));
 
 static_assert(same(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 

@@ -49,6 +49,7 @@ TEST_F(DriverTest, an_older_one_lacks_only_what_came_later) {
   EXPECT_EQ(old.version, 11080);
   EXPECT_EQ(old.cuTensorMapEncodeTiled, nullptr);
   EXPECT_EQ(old.cuFuncLoad, nullptr);
+  EXPECT_EQ(old.cuGraphLaunch, nullptr);
   EXPECT_NE(old.cuLaunchKernelEx, nullptr);
   EXPECT_NE(driver_.cuTensorMapEncodeTiled, nullptr);
 }
