@@ -81,6 +81,14 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   for (const device::MergeWork& merge : merges)
     max_rows = std::max<int64_t>(max_rows, merge.row_end - merge.row_begin);
   set_merge(first_merge, std::ssize(merges), max_rows, list.num_partial_rows, plan);
+
+  int64_t num_kernels = plan.merge.count > 0;
+  const cuda::Kernel* any = plan.merge.kernel;
+  for (const FlashAttentionPlan::TileLaunch& launch : plan.launches) {
+    num_kernels += ceil_div(launch.count, kMaxGridY);
+    if (launch.kernel) any = launch.kernel;
+  }
+  if (any) plan.chains.prepare(static_cast<size_t>(num_kernels), *any);
 }
 
 FlashAttentionPlan::TileLaunch FlashAttentionBackend::launch_of(size_t tile,
@@ -179,21 +187,46 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
     params.partial_out = reinterpret_cast<float*>(workspace);
     params.partial_lse = reinterpret_cast<float*>(workspace + plan.partial_lse_offset);
   }
-  for (size_t i = 0; i < choices_.size(); i++) {
-    const FlashAttentionPlan::TileLaunch& launch = plan.launches[i];
-    const device::AttentionVariant& variant = choices_[i].variant;
-    for (int64_t done = 0; done < launch.count; done += kMaxGridY) {
-      params.works = launch.works + done;
-      cuda::launch(*launch.kernel,
-                   {.grid = {static_cast<uint32_t>(spec_.num_kv_heads),
-                             static_cast<uint32_t>(std::min(kMaxGridY, launch.count - done))},
-                    .block = {static_cast<uint32_t>(variant.num_threads())},
-                    .shared_bytes = static_cast<uint32_t>(variant.shared_bytes())},
-                   stream, params);
+  const auto put_kernels = [&](const auto& put) {
+    for (size_t i = 0; i < choices_.size(); i++) {
+      const FlashAttentionPlan::TileLaunch& launch = plan.launches[i];
+      const device::AttentionVariant& variant = choices_[i].variant;
+      for (int64_t done = 0; done < launch.count; done += kMaxGridY) {
+        params.works = launch.works + done;
+        put(*launch.kernel,
+            cuda::LaunchShape{
+                .grid = {static_cast<uint32_t>(spec_.num_kv_heads),
+                         static_cast<uint32_t>(std::min(kMaxGridY, launch.count - done))},
+                .block = {static_cast<uint32_t>(variant.num_threads())},
+                .shared_bytes = static_cast<uint32_t>(variant.shared_bytes())},
+            params);
+      }
     }
+    if (plan.merge.count > 0)
+      put(*plan.merge.kernel,
+          cuda::LaunchShape{
+              .grid = {static_cast<uint32_t>(plan.merge.count * plan.merge.blocks_per_work)},
+              .block = {32 * device::kMergeWarps}},
+          merge_params_of(plan, params));
+  };
+  if (const auto turn = plan.chains.take(stream)) {
+    size_t index = 0;
+    put_kernels(
+        [&](const cuda::Kernel& kernel, const cuda::LaunchShape& shape, const auto& kernel_params) {
+          turn.chain->set(index++, kernel, shape, kernel_params);
+        });
+    turn.chain->launch(stream);
+  } else {
+    put_kernels(
+        [&](const cuda::Kernel& kernel, const cuda::LaunchShape& shape, const auto& kernel_params) {
+          cuda::launch(kernel, shape, stream, kernel_params);
+        });
   }
-  if (plan.merge.count == 0) return;
-  const device::MergeParams merge{
+}
+
+device::MergeParams FlashAttentionBackend::merge_params_of(
+    const FlashAttentionPlan& plan, const device::AttentionParams& params) const {
+  return {
       .works = plan.merge.works,
       .blocks_per_work = plan.merge.blocks_per_work,
       .group = spec_.group(),
@@ -209,10 +242,6 @@ void FlashAttentionBackend::run(const BackendPlan& backend_plan, const RunArgs& 
       .lse_head_stride = params.lse_head_stride,
       .lse_token_stride = params.lse_token_stride,
   };
-  cuda::launch(*plan.merge.kernel,
-               {.grid = {static_cast<uint32_t>(plan.merge.count * plan.merge.blocks_per_work)},
-                .block = {32 * device::kMergeWarps}},
-               stream, merge);
 }
 
 device::WriteKvParams FlashAttentionBackend::params_of(const WriteKvArgs& args) const {

@@ -40,6 +40,9 @@ class FlashAttentionBackend final : public AttentionBackend {
   void set_merge(const device::MergeWork* works, int64_t num_works, int64_t max_rows,
                  int64_t num_partial_rows, FlashAttentionPlan& plan) const;
   device::AttentionParams params_of(const RunArgs& args) const;
+  // Of the parts that kernels with these parameters leave.
+  device::MergeParams merge_params_of(const FlashAttentionPlan& plan,
+                                      const device::AttentionParams& params) const;
   device::WriteKvParams params_of(const WriteKvArgs& args) const;
   device::RopeWriteKvParams params_of(const WriteKvArgs& args, const RopeArgs& rope) const;
   // Before anything is written.

@@ -9,6 +9,7 @@
 #include "backends/flash_attention/graph_memory.hpp"
 #include "backends/flash_attention/kernel_choice.hpp"
 #include "backends/flash_attention/plan_memory.hpp"
+#include "backends/flash_attention/run_chains.hpp"
 #include "launch/kernel.hpp"
 #include "plan/gpu_envelope.hpp"
 
@@ -31,7 +32,7 @@ struct FlashAttentionPlan final : BackendPlan {
     int32_t blocks_per_work = 0;
   };
 
-  explicit FlashAttentionPlan(const cuda::Context& context) : memory(context) {}
+  explicit FlashAttentionPlan(const cuda::Context& context) : memory(context), chains(context) {}
   std::string describe() const override;
 
   gpu::WorkList list;  // of the batch
@@ -39,7 +40,8 @@ struct FlashAttentionPlan final : BackendPlan {
   // plan_within().
   flash_attention::PlanMemory memory;
   std::optional<flash_attention::GraphMemory> graph_memory;
-  gpu::EnvelopeBounds bounds;  // of the envelope
+  gpu::EnvelopeBounds bounds;         // of the envelope
+  flash_attention::RunChains chains;  // of a batch's plan; graphs of an envelope's are the caller's
 
   // On the device.
   const device::AttentionRequest* requests = nullptr;  // where page ids are checked

@@ -1,10 +1,11 @@
-// What reaches the driver where a grid cannot have all works. Compiler and driver are fake ones.
+// What reaches the driver of a run. Compiler and driver are fake ones.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "fakes/libcuda.hpp"
@@ -21,6 +22,11 @@ fake::Control& fake_driver() {
   void* library = dlopen(FAKE_LIBCUDA, RTLD_NOW);
   auto* control = reinterpret_cast<fake::Control* (*)()>(dlsym(library, "rapt_fake_control"));
   return *control();
+}
+// Of the first device.
+cuda::ContextHandle primary_context() {
+  return reinterpret_cast<cuda::ContextHandle (*)(int32_t)>(
+      dlsym(dlopen(FAKE_LIBCUDA, RTLD_NOW), "rapt_fake_primary_context"))(0);
 }
 
 TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
@@ -57,6 +63,74 @@ TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
   EXPECT_EQ(std::memcmp(&params[0], &params[1], sizeof(params[0])), 0);
 }
 
+// Keys are cut, so that a run has two kernels.
+TEST(Launches, a_run_is_one_call_on_its_plans_first_stream_and_the_same_kernels_elsewhere) {
+  fake::Control& driver = fake_driver();
+  Problem problem{.spec = {.num_query_heads = 2,
+                           .num_kv_heads = 2,
+                           .head_dim_qk = 8,
+                           .dtype = DType::kBFloat16,
+                           .page_size = 16},
+                  .requests = {{1, 20'000}}};
+  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
+  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
+  Tensors tensors(problem);
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  const Batch batch = tensors.batch(mirror, /*table_on_device=*/false);
+  Plan plan = attention.plan(batch);
+  fake::Stream first{.context = primary_context()}, second = first;
+  const int32_t num_graphs = driver.num_graphs;
+
+  RunArgs args = tensors.args(plan, mirror);
+  std::vector<std::string> calls;
+  const auto run = [&](fake::Stream& stream) {
+    args.stream = &stream;
+    driver.launches.clear(), driver.calls.clear();
+    attention.run(plan, args);
+    calls.clear();
+    for (const std::string& call : driver.calls)
+      if (call.starts_with("cuGraph") || call.starts_with("cuLaunch")) calls.push_back(call);
+    return driver.launches;
+  };
+  const auto expect_same = [](const std::vector<fake::Launch>& ones,
+                              const std::vector<fake::Launch>& others) {
+    ASSERT_EQ(ones.size(), 2u);
+    ASSERT_EQ(others.size(), 2u);
+    for (size_t i = 0; i < 2; i++) {
+      EXPECT_EQ(ones[i].kernel, others[i].kernel);
+      EXPECT_EQ(ones[i].parameters, others[i].parameters);
+      EXPECT_EQ(ones[i].config.grid_x, others[i].config.grid_x);
+      EXPECT_EQ(ones[i].config.grid_y, others[i].config.grid_y);
+      EXPECT_EQ(ones[i].config.block_x, others[i].config.block_x);
+      EXPECT_EQ(ones[i].config.shared_bytes, others[i].config.shared_bytes);
+    }
+  };
+  const auto chained = testing::ElementsAre("cuGraphExecKernelNodeSetParams_v2",
+                                            "cuGraphExecKernelNodeSetParams_v2", "cuGraphLaunch");
+  const auto one_by_one = testing::ElementsAre("cuLaunchKernelEx", "cuLaunchKernelEx");
+
+  const std::vector<fake::Launch> expected = run(first);
+  EXPECT_THAT(calls, chained);
+  for (const fake::Launch& launch : expected)
+    EXPECT_EQ(launch.config.stream, reinterpret_cast<cuda::StreamHandle>(&first));
+  // Runs of several streams are not to wait for each other.
+  expect_same(run(second), expected);
+  EXPECT_THAT(calls, one_by_one);
+  // A graph of the caller's takes kernels.
+  first.capture = cuda::CaptureStatus::kActive, first.capture_id = 7;
+  expect_same(run(first), expected);
+  EXPECT_THAT(calls, one_by_one);
+  first.capture = cuda::CaptureStatus::kNone;
+  expect_same(run(first), expected);
+  EXPECT_THAT(calls, chained);
+  // Planned anew, runs may have another stream.
+  attention.replan(plan, batch);
+  run(second);
+  EXPECT_THAT(calls, chained);
+  EXPECT_EQ(driver.num_graphs, num_graphs);  // the chain is the one it was
+}
+
 TEST(Launches, checks_that_wait_are_refused_while_a_stream_is_captured) {
   fake::Control& driver = fake_driver();
   Problem problem{.spec = {.num_query_heads = 2,
@@ -71,10 +145,8 @@ TEST(Launches, checks_that_wait_are_refused_while_a_stream_is_captured) {
   Tensors tensors(problem);
   DeviceMirror mirror(context);
   tensors.put(mirror);
-  auto* primary_context = reinterpret_cast<cuda::ContextHandle (*)(int32_t)>(
-      dlsym(dlopen(FAKE_LIBCUDA, RTLD_NOW), "rapt_fake_primary_context"));
   fake::Stream stream{
-      .context = primary_context(0), .capture = cuda::CaptureStatus::kActive, .capture_id = 7};
+      .context = primary_context(), .capture = cuda::CaptureStatus::kActive, .capture_id = 7};
   const auto refused = [&](const auto& call) {
     driver.launches.clear();
     driver.calls.clear();
