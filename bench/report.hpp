@@ -24,7 +24,7 @@ struct Limit {
 
 // A figure with the limits that were measured in the same rounds.
 struct Figure {
-  std::string phase;  // "prefill", "decode", "plan"
+  std::string phase;  // "prefill", "decode", "plan", "launch"
   std::string shape;
   std::string backend;
   std::string plan;
@@ -43,6 +43,7 @@ struct Figure {
 
 struct Report {
   std::string version, date, cpu_model;
+  std::string accelerator;  // its name, where that is what is measured
   DeviceInfo device;        // as it was used: ISA level and threads
   double load_average = 0;  // of the last minute, as the run began
   std::vector<Limit> limits;

@@ -40,7 +40,8 @@ struct Shape {
 
 // Throws Error(kInvalidArgument) that names `file`, the line and the word.
 std::vector<Shape> parse_shapes(std::string_view text, const std::string& file);
-// shapes/cpu.txt as it was when this was built.
-std::vector<Shape> default_shapes();
+// shapes/cpu.txt and shapes/launch.txt as they were when this was built.
+std::vector<Shape> default_cpu_shapes();
+std::vector<Shape> default_launch_shapes();
 
 }  // namespace rapt::bench

@@ -52,7 +52,8 @@ Json to_json(const Report& report) {
             {"l1_bytes", report.device.l1_bytes},
             {"l2_bytes", report.device.l2_bytes},
             {"l3_bytes", report.device.l3_bytes},
-            {"load_average", report.load_average}}},
+            {"load_average", report.load_average},
+            {"accelerator", report.accelerator}}},
           {"limits", limits},
           {"figures", figures}};
 }
@@ -70,6 +71,7 @@ void print(const Report& report) {
               report.device.num_cores, static_cast<long long>(report.device.l2_bytes >> 10),
               static_cast<long long>(report.device.l3_bytes >> 10), report.load_average,
               report.date.c_str());
+  if (!report.accelerator.empty()) std::printf("attention on %s\n", report.accelerator.c_str());
   std::printf("Each figure: median (lowest - highest round); shares: median over rounds.\n");
   if (!report.limits.empty()) std::printf("\nlimits\n");
   for (const Limit& limit : report.limits)

@@ -45,6 +45,8 @@ class BadArguments(unittest.TestCase):
                 ["cpu", "--quick", "--only", "plan", "--out", "/nowhere/out.json"],
                 "/nowhere/out.json",
             ),
+            (["launch", "--device", "cpu"], "the device is cpu: nothing is launched there"),
+            (["launch", "--device", "abacus"], "abacus"),
             (["generate"], "--model is required"),
             (["generate", "--model", "/nowhere/model.gguf"], "/nowhere/model.gguf"),
             (["generate", "--model", MODEL, "--isa", "sse9"], '--isa is "sse9": must be baseline'),

@@ -49,7 +49,7 @@ TEST(Shapes, a_refusal_names_file_line_and_word) {
 }
 
 TEST(Shapes, the_built_in_corpus_has_every_phase_also_when_quick) {
-  const std::vector<Shape> shapes = default_shapes();
+  const std::vector<Shape> shapes = default_cpu_shapes();
   for (const Phase phase : {Phase::kPrefill, Phase::kDecode, Phase::kPlan})
     EXPECT_TRUE(std::any_of(shapes.begin(), shapes.end(), [&](const Shape& shape) {
       return shape.phase == phase && shape.quick;
