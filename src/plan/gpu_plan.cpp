@@ -80,11 +80,16 @@ class Planner {
   // What an equal share of the nominal GPU takes for the request alone.
   double nominal_share(int32_t b) const { return head_ns(b) * spec_.num_kv_heads / kNominalSlots; }
 
-  // Adds a request's works, cut so that none takes much longer than `share`, into no more pieces
-  // than are left.
+  // Adds a request's pieces, cut so that none takes much longer than `share`, into no more than are
+  // left.
   void add_request(int32_t b, double share, int64_t& pieces_left) {
-    for (uint32_t i = 0, tiles = num_tiles(b); i < tiles; i++) {
-      const device::AttentionWork whole = tile(b, i);
+    const uint32_t tiles = num_tiles(b);
+    if (costs_.block_ns(list_.requests[b].kv_len) <= kWholeTile * share) {
+      for (uint32_t i = 0; i < tiles; i++) list_.pieces.push_back(tile(b, i));
+      return;
+    }
+    for (uint32_t i = 0; i < tiles; i++) {
+      const Piece whole = tile(b, i);
       const double ns = tile_ns(whole);
       const int64_t parts =
           ns <= kWholeTile * share ? 1 : std::min(parts_of(whole, ns, share), pieces_left);
@@ -92,7 +97,7 @@ class Planner {
         add_pieces(whole, parts);
         pieces_left -= parts;
       } else {
-        add_work(whole, whole.key_begin, whole.key_end, -1);
+        list_.pieces.push_back(whole);
       }
     }
   }
@@ -121,7 +126,7 @@ class Planner {
   }
 
   // Tile i of a request, against all keys that it sees.
-  device::AttentionWork tile(int32_t b, uint32_t i) const {
+  Piece tile(int32_t b, uint32_t i) const {
     const device::AttentionRequest& request = list_.requests[b];
     const auto tile_rows = static_cast<uint32_t>(machine_.tile_rows);
     const auto query_len = static_cast<uint32_t>(request.query_len);
@@ -130,19 +135,16 @@ class Planner {
     const uint32_t first = row == 0 ? 0 : row / group_;
     const uint32_t last = end == query_len * group_ ? query_len : (end - 1) / group_ + 1;
     const KeyRange keys = visible_keys(band_, first, last, query_len, request.kv_len);
-    return {.of_request = request,
-            .request = b,
+    return {.request = b,
             .row_begin = static_cast<int>(row),
             .row_end = static_cast<int>(end),
             .key_begin = static_cast<int>(keys.begin),
             .key_end = static_cast<int>(keys.end),
             .partial = -1};
   }
-  double tile_ns(const device::AttentionWork& tile) const {
-    return costs_.block_ns(tile.key_end - tile.key_begin);
-  }
+  double tile_ns(const Piece& tile) const { return costs_.block_ns(tile.key_end - tile.key_begin); }
 
-  int64_t parts_of(const device::AttentionWork& tile, double ns, double share) const {
+  int64_t parts_of(const Piece& tile, double ns, double share) const {
     const int64_t rows = tile.row_end - tile.row_begin;
     const double shortest = std::max(share, costs_.cut_ns(rows) * (1 + kMinPieceToOverhead));
     const auto blocks = ceil_div(tile.key_end - tile.key_begin, machine_.tile_keys);
@@ -150,34 +152,34 @@ class Planner {
                                std::max<int64_t>(blocks, 1));
   }
 
-  // A tile against some of its keys. In place, field by field: a copy would wait for the stores of
-  // what it reads.
-  void add_work(const device::AttentionWork& tile, int64_t key_begin, int64_t key_end,
-                int64_t partial) {
-    device::AttentionWork& work = list_.unordered.emplace_back();
-    work.of_request = tile.of_request, work.request = tile.request;
-    work.row_begin = tile.row_begin, work.row_end = tile.row_end;
-    work.key_begin = static_cast<int>(key_begin), work.key_end = static_cast<int>(key_end);
-    work.partial = partial;
-  }
-
-  // Cuts fall on absolute multiples of tile_keys, as kernels take keys.
-  void add_pieces(const device::AttentionWork& tile, int64_t parts) {
-    const int64_t unit = machine_.tile_keys, first = tile.key_begin / unit;
-    const int64_t blocks = ceil_div(tile.key_end, unit) - first;
+  // Cuts fall on absolute multiples of tile_keys, as kernels take keys: piece i ends with block
+  // blocks * (i + 1) / parts of the tile's, by remainders.
+  void add_pieces(const Piece& tile, int64_t parts) {
+    const int32_t unit = machine_.tile_keys, first = tile.key_begin / unit;
+    const auto blocks = static_cast<int32_t>(ceil_div(tile.key_end, unit)) - first;
+    const auto n = static_cast<int32_t>(parts);
+    const int32_t some = blocks / n, rest = blocks % n;
     const int64_t rows = tile.row_end - tile.row_begin;
-    const int64_t first_partial = list_.num_partial_rows / spec_.num_kv_heads;
-    add_merges(tile, first_partial, parts);
-    for (int64_t part = 0, begin = tile.key_begin; part < parts; part++) {
-      const int64_t end =
-          part + 1 < parts ? (first + blocks * (part + 1) / parts) * unit : tile.key_end;
-      add_work(tile, begin, end, first_partial + part * rows);
+    int64_t partial = list_.num_partial_rows / spec_.num_kv_heads;
+    add_merges(tile, partial, parts);
+    int32_t begin = tile.key_begin, block = first, left = 0;
+    for (int32_t i = 0; i < n; i++, partial += rows) {
+      left += rest - n;
+      block += some + (left >= 0);
+      left += left < 0 ? n : 0;
+      const int32_t end = i + 1 < n ? block * unit : tile.key_end;
+      list_.pieces.push_back({.request = tile.request,
+                              .row_begin = tile.row_begin,
+                              .row_end = tile.row_end,
+                              .key_begin = begin,
+                              .key_end = end,
+                              .partial = partial});
       begin = end;
     }
     list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
   }
 
-  void add_merges(const device::AttentionWork& tile, int64_t first_partial, int64_t parts) {
+  void add_merges(const Piece& tile, int64_t first_partial, int64_t parts) {
     const int rows = tile.row_end - tile.row_begin;
     list_.num_merged_rows += int64_t{rows} * spec_.num_kv_heads;
     for (int row = 0; row < rows; row += device::kMergeRows)
@@ -237,11 +239,11 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
   list.tile_of.resize(list.requests.size());
   for (size_t b = 0; b < list.requests.size(); b++) {
     if (b == 0 || !alike(list.requests[b], list.requests[b - 1])) {
-      for (size_t i = 0; i < planners.size(); i++)
+      least = 0;
+      for (size_t i = 0; i < planners.size(); i++) {
         request_ns[i] = planners[i]->gpu_ns(static_cast<int32_t>(b));
-      least = static_cast<size_t>(
-          std::min_element(request_ns.begin(), request_ns.begin() + std::ssize(planners)) -
-          request_ns.begin());
+        if (request_ns[i] < request_ns[least]) least = i;
+      }
     }
     for (size_t i = 0; i < planners.size(); i++) alone[i] += request_ns[i];
     list.tile_of[b] = static_cast<int32_t>(least);
@@ -260,26 +262,50 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
   return best;
 }
 
-// Appends what was added to the works, the longest first: sorted by counting those of each class of
-// lengths.
-void order_works(uint32_t tile_keys, WorkList& list) {
-  if (list.unordered.empty()) return;
-  uint32_t longest = 0;
-  for (const device::AttentionWork& work : list.unordered)
-    longest = std::max(longest, static_cast<uint32_t>(work.key_end - work.key_begin));
+// Appends the pieces to the works, the longest first. What falls or rises in length, as alike
+// requests or the tiles of a prompt do, is taken forwards or backwards; the rest is sorted by
+// counting those of each class of lengths.
+void add_works(uint32_t tile_keys, WorkList& list) {
+  const std::vector<Piece>& pieces = list.pieces;
+  const auto count = static_cast<int32_t>(pieces.size());
+  const auto add = [&](int32_t i) {
+    const Piece& piece = pieces[i];
+    list.works.push_back({.of_request = list.requests[piece.request],
+                          .request = piece.request,
+                          .row_begin = piece.row_begin,
+                          .row_end = piece.row_end,
+                          .key_begin = piece.key_begin,
+                          .key_end = piece.key_end,
+                          .partial = piece.partial});
+  };
+  const auto length_of = [&](int32_t i) {
+    return static_cast<uint32_t>(pieces[i].key_end - pieces[i].key_begin);
+  };
+  uint32_t longest = length_of(0);
+  bool falls = true, rises = true;
+  for (int32_t i = 1; i < count; i++) {
+    falls &= length_of(i) <= length_of(i - 1);
+    rises &= length_of(i) >= length_of(i - 1);
+    longest = std::max(longest, length_of(i));
+  }
   const int class_bits = std::max(static_cast<int>(std::bit_width(longest)) - kLengthBits,
                                   static_cast<int>(std::bit_width(tile_keys)) - 1);
-  const auto class_of = [&](const device::AttentionWork& work) {
-    return (longest - static_cast<uint32_t>(work.key_end - work.key_begin)) >> class_bits;
-  };
+  const auto class_of = [&](int32_t i) { return (longest - length_of(i)) >> class_bits; };
+  if (falls) {
+    for (int32_t i = 0; i < count; i++) add(i);
+    return;
+  }
+  if (rises) {
+    for (int32_t i = count; i-- > 0;) add(i);
+    return;
+  }
+  list.order.resize(pieces.size());
   list.next_of.assign((longest >> class_bits) + 1, 0);
-  for (const device::AttentionWork& work : list.unordered) list.next_of[class_of(work)]++;
-  auto next = static_cast<int32_t>(list.works.size());
-  for (int32_t& count : list.next_of) next += std::exchange(count, next);
-  list.works.resize(static_cast<size_t>(next));
-  for (const device::AttentionWork& work : list.unordered)
-    list.works[static_cast<size_t>(list.next_of[class_of(work)]++)] = work;
-  list.unordered.clear();
+  for (int32_t i = 0; i < count; i++) list.next_of[class_of(i)]++;
+  int32_t next = 0;
+  for (int32_t& of_class : list.next_of) next += std::exchange(of_class, next);
+  for (int32_t i = 0; i < count; i++) list.order[list.next_of[class_of(i)]++] = i;
+  for (const int32_t i : list.order) add(i);
 }
 
 }  // namespace
@@ -324,7 +350,8 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
       planner.add_request(b, spec.batch_invariant ? planner.nominal_share(b) : totals[i],
                           pieces_left);
     }
-    order_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
+    if (!list.pieces.empty()) add_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
+    list.pieces.clear();
     list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
   }
 }

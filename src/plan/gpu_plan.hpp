@@ -42,6 +42,14 @@ struct Machine {
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
                    int32_t tile_keys);
 
+// A work before it has its place among the others.
+struct Piece {
+  int32_t request;
+  int32_t row_begin, row_end;
+  int32_t key_begin, key_end;
+  int64_t partial;
+};
+
 struct WorkList {
   std::vector<device::AttentionRequest> requests;  // one for each of the batch
   // Those of the first tile, then those of the next; of each the longest first. What is shorter by
@@ -52,7 +60,8 @@ struct WorkList {
   int64_t num_partial_rows = 0, num_merged_rows = 0;
 
   // The planner's own, kept for its capacity.
-  std::vector<device::AttentionWork> unordered;
+  std::vector<Piece> pieces;     // of a tile
+  std::vector<int32_t> order;    // of those
   std::vector<int32_t> next_of;  // each class of lengths: the place of its next work
   std::vector<int32_t> tile_of;  // each request
 };
