@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -75,36 +74,35 @@ class Planner {
         gpu_ns_a_head_(static_cast<double>(spec.num_kv_heads) / machine.num_slots),
         list_(list) {}
 
-  // Of the GPU.
-  double gpu_ns(int32_t b) const { return head_ns(b) * gpu_ns_a_head_; }
+  // Of the GPU, for a request that sees so many keys.
+  double gpu_ns(int32_t b, int32_t keys) const {
+    return (has_one_tile(b) && machine_.max_request_tiles > 0 ? costs_.block_ns(keys)
+                                                              : head_ns(b)) *
+           gpu_ns_a_head_;
+  }
   // What an equal share of the nominal GPU takes for the request alone.
   double nominal_share(int32_t b) const { return head_ns(b) * spec_.num_kv_heads / kNominalSlots; }
 
   // Adds a request's pieces, cut so that none takes much longer than `share`, into no more than are
   // left.
   void add_request(int32_t b, double share, int64_t& pieces_left) {
-    const uint32_t tiles = num_tiles(b);
-    if (costs_.block_ns(list_.requests[b].kv_len) <= kWholeTile * share) {
-      for (uint32_t i = 0; i < tiles; i++) list_.pieces.push_back(tile(b, i));
-      return;
-    }
-    for (uint32_t i = 0; i < tiles; i++) {
-      const Piece whole = tile(b, i);
-      const double ns = tile_ns(whole);
-      const int64_t parts =
-          ns <= kWholeTile * share ? 1 : std::min(parts_of(whole, ns, share), pieces_left);
-      if (parts > 1) {
-        add_pieces(whole, parts);
-        pieces_left -= parts;
-      } else {
-        list_.pieces.push_back(whole);
-      }
-    }
+    if (costs_.block_ns(list_.requests[b].kv_len) > kWholeTile * share)
+      cut_request(b, share, pieces_left);
+    else if (has_one_tile(b))
+      list_.pieces.push_back(tile(b, 0));
+    else
+      add_whole_tiles(b);
   }
 
  private:
-  // Of a KV head of a request, all slots together; infinite where another tile is to take it.
-  double head_ns(int32_t b) const {
+  bool has_one_tile(int32_t b) const {
+    const auto rows = static_cast<uint32_t>(list_.requests[b].query_len) * group_;
+    return rows - 1 < static_cast<uint32_t>(machine_.tile_rows);
+  }
+
+  // Of a KV head of a request, all slots together; infinite where another tile is to take it. This
+  // and what follows is kept out of the loops over requests, most of which have one tile.
+  [[gnu::noinline]] double head_ns(int32_t b) const {
     const uint32_t tiles = num_tiles(b);
     if (tiles > static_cast<uint32_t>(machine_.max_request_tiles))
       return std::numeric_limits<double>::infinity();
@@ -117,6 +115,43 @@ class Planner {
       ns += tile_ns(
           tile(b, static_cast<uint32_t>(uint64_t{2 * i + 1} * tiles / (2 * kSampledTiles))));
     return ns * static_cast<double>(tiles) / kSampledTiles;
+  }
+
+  // tile(b, i) of each i. Where each begins follows from the one before: nothing is divided.
+  [[gnu::noinline]] void add_whole_tiles(int32_t b) {
+    const device::AttentionRequest request = list_.requests[b];
+    const auto group = static_cast<int32_t>(group_);
+    const int32_t rows = request.query_len * group, tile_rows = machine_.tile_rows;
+    const int32_t tokens = tile_rows / group, rows_over = tile_rows % group;
+    int32_t token = 0, row_of_token = 0;
+    for (int32_t row = 0; row < rows; row += tile_rows) {
+      const int32_t first = token;
+      token += tokens, row_of_token += rows_over;
+      if (row_of_token >= group) token++, row_of_token -= group;
+      const int32_t last = std::min(token + (row_of_token > 0), request.query_len);
+      const KeyRange keys = visible_keys(band_, first, last, request.query_len, request.kv_len);
+      list_.pieces.push_back({.request = b,
+                              .row_begin = row,
+                              .row_end = std::min(row + tile_rows, rows),
+                              .key_begin = static_cast<int>(keys.begin),
+                              .key_end = static_cast<int>(keys.end),
+                              .partial = -1});
+    }
+  }
+
+  [[gnu::noinline]] void cut_request(int32_t b, double share, int64_t& pieces_left) {
+    for (uint32_t i = 0, tiles = num_tiles(b); i < tiles; i++) {
+      const Piece whole = tile(b, i);
+      const double ns = tile_ns(whole);
+      const int64_t parts =
+          ns <= kWholeTile * share ? 1 : std::min(parts_of(whole, ns, share), pieces_left);
+      if (parts > 1) {
+        add_pieces(whole, static_cast<int32_t>(parts));
+        pieces_left -= parts;
+      } else {
+        list_.pieces.push_back(whole);
+      }
+    }
   }
 
   uint32_t num_tiles(int32_t b) const {
@@ -145,29 +180,33 @@ class Planner {
   double tile_ns(const Piece& tile) const { return costs_.block_ns(tile.key_end - tile.key_begin); }
 
   int64_t parts_of(const Piece& tile, double ns, double share) const {
-    const int64_t rows = tile.row_end - tile.row_begin;
-    const double shortest = std::max(share, costs_.cut_ns(rows) * (1 + kMinPieceToOverhead));
-    const auto blocks = ceil_div(tile.key_end - tile.key_begin, machine_.tile_keys);
-    return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(ns / shortest)), 1,
-                               std::max<int64_t>(blocks, 1));
+    const double cut_ns = costs_.cut_ns(tile.row_end - tile.row_begin);
+    const double parts = ns / std::max(share, cut_ns * (1 + kMinPieceToOverhead));
+    const auto whole = static_cast<int64_t>(parts);
+    const int64_t blocks = num_blocks(tile.key_end - tile.key_begin);
+    return std::clamp<int64_t>(whole + (whole < parts), 1, std::max<int64_t>(blocks, 1));
+  }
+  // That so many keys fill.
+  int32_t num_blocks(int32_t keys) const {
+    const auto unit = static_cast<uint32_t>(machine_.tile_keys);
+    return static_cast<int32_t>((static_cast<uint32_t>(keys) + unit - 1) / unit);
   }
 
   // Cuts fall on absolute multiples of tile_keys, as kernels take keys: piece i ends with block
-  // blocks * (i + 1) / parts of the tile's, by remainders.
-  void add_pieces(const Piece& tile, int64_t parts) {
+  // blocks * (i + 1) / num_pieces of the tile's, found by adding up remainders.
+  void add_pieces(const Piece& tile, int32_t num_pieces) {
     const int32_t unit = machine_.tile_keys, first = tile.key_begin / unit;
-    const auto blocks = static_cast<int32_t>(ceil_div(tile.key_end, unit)) - first;
-    const auto n = static_cast<int32_t>(parts);
-    const int32_t some = blocks / n, rest = blocks % n;
+    const int32_t blocks = num_blocks(tile.key_end) - first;
+    const int32_t quotient = blocks / num_pieces, remainder = blocks % num_pieces;
     const int64_t rows = tile.row_end - tile.row_begin;
-    int64_t partial = list_.num_partial_rows / spec_.num_kv_heads;
-    add_merges(tile, partial, parts);
+    add_merges(tile, num_pieces);
+    int64_t partial = list_.num_partial_rows;
     int32_t begin = tile.key_begin, block = first, left = 0;
-    for (int32_t i = 0; i < n; i++, partial += rows) {
-      left += rest - n;
-      block += some + (left >= 0);
-      left += left < 0 ? n : 0;
-      const int32_t end = i + 1 < n ? block * unit : tile.key_end;
+    for (int32_t i = 1; i <= num_pieces; i++, partial += rows) {
+      left += remainder - num_pieces;
+      block += quotient + (left >= 0);
+      left += left < 0 ? num_pieces : 0;
+      const int32_t end = i < num_pieces ? block * unit : tile.key_end;
       list_.pieces.push_back({.request = tile.request,
                               .row_begin = tile.row_begin,
                               .row_end = tile.row_end,
@@ -176,17 +215,17 @@ class Planner {
                               .partial = partial});
       begin = end;
     }
-    list_.num_partial_rows += parts * rows * spec_.num_kv_heads;
+    list_.num_partial_rows = partial;
   }
 
-  void add_merges(const Piece& tile, int64_t first_partial, int64_t parts) {
+  void add_merges(const Piece& tile, int32_t num_parts) {
     const int rows = tile.row_end - tile.row_begin;
-    list_.num_merged_rows += int64_t{rows} * spec_.num_kv_heads;
+    list_.num_merged_rows += rows;
     for (int row = 0; row < rows; row += device::kMergeRows)
       list_.merges.push_back(
-          {.partial = first_partial + row,
+          {.partial = list_.num_partial_rows + row,
            .part_rows = rows,
-           .num_parts = static_cast<int>(parts),
+           .num_parts = num_parts,
            .query_start = list_.requests[tile.request].query_start,
            .row_begin = tile.row_begin + row,
            .row_end = std::min(tile.row_begin + row + device::kMergeRows, tile.row_end)});
@@ -235,17 +274,25 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
                      WorkList& list) {
   // All requests by one tile, and each by its best.
   PerTile alone{}, best{}, request_ns{};
+  const Window band = spec.visible_band();
   size_t least = 0;
   list.tile_of.resize(list.requests.size());
   for (size_t b = 0; b < list.requests.size(); b++) {
-    if (b == 0 || !alike(list.requests[b], list.requests[b - 1])) {
-      least = 0;
+    const device::AttentionRequest& request = list.requests[b];
+    if (b > 0 && alike(request, list.requests[b - 1])) {
+      for (size_t i = 0; i < planners.size(); i++) alone[i] += request_ns[i];
+    } else {
+      const KeyRange keys =
+          visible_keys(band, 0, request.query_len, request.query_len, request.kv_len);
+      double least_ns = std::numeric_limits<double>::infinity();
       for (size_t i = 0; i < planners.size(); i++) {
-        request_ns[i] = planners[i]->gpu_ns(static_cast<int32_t>(b));
-        if (request_ns[i] < request_ns[least]) least = i;
+        const double ns =
+            planners[i]->gpu_ns(static_cast<int32_t>(b), static_cast<int32_t>(keys.size()));
+        alone[i] += ns;
+        request_ns[i] = ns;
+        if (ns < least_ns) least = i, least_ns = ns;
       }
     }
-    for (size_t i = 0; i < planners.size(); i++) alone[i] += request_ns[i];
     list.tile_of[b] = static_cast<int32_t>(least);
     best[least] += request_ns[least];
   }
@@ -341,6 +388,8 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
   for (size_t i = 0; i < tiles.size(); i++) planners[i].emplace(spec, tiles[i], list);
   const PerTile totals = choose_tiles(spec, {planners.data(), tiles.size()}, list);
   for (size_t i = 0; i < tiles.size(); i++) {
+    list.num_works.push_back(0);
+    if (totals[i] == 0) continue;  // no request is on this tile, or none has rows
     Planner& planner = *planners[i];
     const size_t first = list.works.size();
     int64_t pieces_left = max_pieces(tiles[i], spec);
@@ -350,10 +399,13 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
       planner.add_request(b, spec.batch_invariant ? planner.nominal_share(b) : totals[i],
                           pieces_left);
     }
-    if (!list.pieces.empty()) add_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
+    add_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
     list.pieces.clear();
-    list.num_works.push_back(static_cast<int32_t>(list.works.size() - first));
+    list.num_works[i] = static_cast<int32_t>(list.works.size() - first);
   }
+  // Until here those of one.
+  list.num_partial_rows *= spec.num_kv_heads;
+  list.num_merged_rows *= spec.num_kv_heads;
 }
 
 }  // namespace rapt::gpu
