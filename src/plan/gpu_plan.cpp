@@ -309,52 +309,6 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
   return best;
 }
 
-// Appends the pieces to the works, the longest first. What falls or rises in length, as alike
-// requests or the tiles of a prompt do, is taken forwards or backwards; the rest is sorted by
-// counting those of each class of lengths.
-void add_works(uint32_t tile_keys, WorkList& list) {
-  const std::vector<Piece>& pieces = list.pieces;
-  const auto count = static_cast<int32_t>(pieces.size());
-  const auto add = [&](int32_t i) {
-    const Piece& piece = pieces[i];
-    list.works.push_back({.of_request = list.requests[piece.request],
-                          .request = piece.request,
-                          .row_begin = piece.row_begin,
-                          .row_end = piece.row_end,
-                          .key_begin = piece.key_begin,
-                          .key_end = piece.key_end,
-                          .partial = piece.partial});
-  };
-  const auto length_of = [&](int32_t i) {
-    return static_cast<uint32_t>(pieces[i].key_end - pieces[i].key_begin);
-  };
-  uint32_t longest = length_of(0);
-  bool falls = true, rises = true;
-  for (int32_t i = 1; i < count; i++) {
-    falls &= length_of(i) <= length_of(i - 1);
-    rises &= length_of(i) >= length_of(i - 1);
-    longest = std::max(longest, length_of(i));
-  }
-  const int class_bits = std::max(static_cast<int>(std::bit_width(longest)) - kLengthBits,
-                                  static_cast<int>(std::bit_width(tile_keys)) - 1);
-  const auto class_of = [&](int32_t i) { return (longest - length_of(i)) >> class_bits; };
-  if (falls) {
-    for (int32_t i = 0; i < count; i++) add(i);
-    return;
-  }
-  if (rises) {
-    for (int32_t i = count; i-- > 0;) add(i);
-    return;
-  }
-  list.order.resize(pieces.size());
-  list.next_of.assign((longest >> class_bits) + 1, 0);
-  for (int32_t i = 0; i < count; i++) list.next_of[class_of(i)]++;
-  int32_t next = 0;
-  for (int32_t& of_class : list.next_of) next += std::exchange(of_class, next);
-  for (int32_t i = 0; i < count; i++) list.order[list.next_of[class_of(i)]++] = i;
-  for (const int32_t i : list.order) add(i);
-}
-
 }  // namespace
 
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
@@ -378,7 +332,7 @@ int64_t max_pieces(const Machine& tile, const AttentionSpec& spec) {
 
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                std::optional<int64_t> page_table_width, WorkList& list) {
-  list.works.clear();
+  list.pieces.clear();
   list.num_works.clear();
   list.merges.clear();
   list.num_partial_rows = list.num_merged_rows = 0;
@@ -391,7 +345,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
     list.num_works.push_back(0);
     if (totals[i] == 0) continue;  // no request is on this tile, or none has rows
     Planner& planner = *planners[i];
-    const size_t first = list.works.size();
+    const size_t first = list.pieces.size();
     int64_t pieces_left = max_pieces(tiles[i], spec);
     for (int32_t b = 0; b < static_cast<int32_t>(list.requests.size()); b++) {
       if (list.tile_of[b] != static_cast<int32_t>(i)) continue;
@@ -399,13 +353,61 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
       planner.add_request(b, spec.batch_invariant ? planner.nominal_share(b) : totals[i],
                           pieces_left);
     }
-    add_works(static_cast<uint32_t>(tiles[i].tile_keys), list);
-    list.pieces.clear();
-    list.num_works[i] = static_cast<int32_t>(list.works.size() - first);
+    list.num_works[i] = static_cast<int32_t>(list.pieces.size() - first);
   }
   // Until here those of one.
   list.num_partial_rows *= spec.num_kv_heads;
   list.num_merged_rows *= spec.num_kv_heads;
+}
+
+// What falls or rises in length, as alike requests or the tiles of a prompt do, is taken forwards
+// or backwards; the rest is sorted by counting those of each class of lengths.
+void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
+                 device::AttentionWork* to) {
+  const int32_t count = list.num_works[i];
+  if (count == 0) return;
+  const Piece* pieces = list.pieces.data();
+  for (size_t before = 0; before < i; before++) pieces += list.num_works[before];
+  const auto length_of = [](const Piece& piece) {
+    return static_cast<uint32_t>(piece.key_end - piece.key_begin);
+  };
+  const auto write = [&](int32_t place, const Piece& piece) {
+    to[place] = {.of_request = list.requests[piece.request],
+                 .request = piece.request,
+                 .row_begin = piece.row_begin,
+                 .row_end = piece.row_end,
+                 .key_begin = piece.key_begin,
+                 .key_end = piece.key_end,
+                 .partial = piece.partial};
+  };
+  uint32_t longest = length_of(pieces[0]);
+  bool falls = true, rises = true;
+  for (int32_t n = 1; n < count; n++) {
+    falls &= length_of(pieces[n]) <= length_of(pieces[n - 1]);
+    rises &= length_of(pieces[n]) >= length_of(pieces[n - 1]);
+    longest = std::max(longest, length_of(pieces[n]));
+  }
+  if (falls) {
+    for (int32_t n = 0; n < count; n++) write(n, pieces[n]);
+    return;
+  }
+  if (rises) {
+    for (int32_t n = 0; n < count; n++) write(n, pieces[count - 1 - n]);
+    return;
+  }
+  const auto tile_keys = static_cast<uint32_t>(tiles[i].tile_keys);
+  const int class_bits = std::max(static_cast<int>(std::bit_width(longest)) - kLengthBits,
+                                  static_cast<int>(std::bit_width(tile_keys)) - 1);
+  const auto class_of = [&](const Piece& piece) {
+    return (longest - length_of(piece)) >> class_bits;
+  };
+  list.order.resize(static_cast<size_t>(count));
+  list.next_of.assign((longest >> class_bits) + 1, 0);
+  for (int32_t n = 0; n < count; n++) list.next_of[class_of(pieces[n])]++;
+  int32_t next = 0;
+  for (int32_t& of_class : list.next_of) next += std::exchange(of_class, next);
+  for (int32_t n = 0; n < count; n++) list.order[list.next_of[class_of(pieces[n])]++] = n;
+  for (int32_t n = 0; n < count; n++) write(n, pieces[list.order[n]]);
 }
 
 }  // namespace rapt::gpu

@@ -52,17 +52,14 @@ struct Piece {
 
 struct WorkList {
   std::vector<device::AttentionRequest> requests;  // one for each of the batch
-  // Those of the first tile, then those of the next; of each the longest first. What is shorter by
-  // less than a block of keys, or by a thousandth of the longest, is not told apart.
-  std::vector<device::AttentionWork> works;
-  std::vector<int32_t> num_works;         // of each tile
+  std::vector<Piece> pieces;              // those of the first tile, then those of the next
+  std::vector<int32_t> num_works;         // of each tile: as many as pieces
   std::vector<device::MergeWork> merges;  // tiles whose keys were cut
   int64_t num_partial_rows = 0, num_merged_rows = 0;
 
   // The planner's own, kept for its capacity.
-  std::vector<Piece> pieces;     // of a tile
-  std::vector<int32_t> order;    // of those
   std::vector<int32_t> next_of;  // each class of lengths: the place of its next work
+  std::vector<int32_t> order;    // of a tile's pieces
   std::vector<int32_t> tile_of;  // each request
 };
 
@@ -81,5 +78,11 @@ int64_t max_pieces(const Machine& tile, const AttentionSpec& spec);
 // rows, masks or page ids exceed what a kernel counts.
 void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
                std::optional<int64_t> page_table_width, WorkList& list);
+
+// Writes the works of tile number i of `tiles`, the longest first, to where a kernel gets them:
+// num_works[i]. What is shorter by less than a block of keys, or by a thousandth of the longest, is
+// not told apart.
+void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
+                 device::AttentionWork* to);
 
 }  // namespace rapt::gpu

@@ -59,23 +59,24 @@ void FlashAttentionBackend::plan(const Batch& batch, BackendPlan& backend_plan) 
   plan.checks_page_ids = table_on_device && gpu_.checks_indices();
   const std::span<const device::AttentionRequest> requests(
       list.requests.data(), plan.checks_page_ids ? list.requests.size() : 0);
-  const std::span<const device::AttentionWork> works(list.works);
   const std::span<const device::MergeWork> merges(list.merges);
+  const size_t works_bytes = list.pieces.size() * sizeof(device::AttentionWork);
   PlanMemory& memory = plan.memory;
   memory.reset(PlanMemory::room_for(id_bytes) + PlanMemory::room_for(requests.size_bytes()) +
-               PlanMemory::room_for(works.size_bytes()) +
-               PlanMemory::room_for(merges.size_bytes()));
+               PlanMemory::room_for(works_bytes) + PlanMemory::room_for(merges.size_bytes()));
   const size_t page_ids = memory.take(id_bytes);
   if (stages_ids)
     flash_attention::stage_page_ids(batch, spec_.page_size,
                                     reinterpret_cast<int*>(memory.staged(page_ids)));
   plan.requests = memory.at<device::AttentionRequest>(memory.add(requests));
-  const auto* first_work = memory.at<device::AttentionWork>(memory.add(works));
+  size_t works = memory.take(works_bytes);
   const auto* first_merge = memory.at<device::MergeWork>(memory.add(merges));
   plan.page_ids = table_on_device ? static_cast<const int*>(table.data) : memory.at<int>(page_ids);
   for (size_t i = 0; i < choices_.size(); i++) {
-    plan.launches[i] = launch_of(i, first_work, list.num_works[i]);
-    first_work += list.num_works[i];
+    gpu::write_works(list, tiles_, i,
+                     reinterpret_cast<device::AttentionWork*>(memory.staged(works)));
+    plan.launches[i] = launch_of(i, memory.at<device::AttentionWork>(works), list.num_works[i]);
+    works += list.num_works[i] * sizeof(device::AttentionWork);
   }
   int64_t max_rows = 1;
   for (const device::MergeWork& merge : merges)

@@ -81,14 +81,12 @@ void FlashAttentionBackend::plan_within(const Batch& batch, BackendPlan& backend
   gpu::plan_work(batch, spec_, {plan.bounds.tiles.data(), kNumTiles},
                  table.has_value() ? std::optional(stride_of(table, 0)) : std::nullopt, list);
   std::array<size_t, kNumArrays> bytes{};
-  const device::AttentionWork* works = list.works.data();
   for (size_t i = 0; i < kNumTiles; i++) {
     if (list.num_works[i] > plan.bounds.num_works[i])
       fail(ErrorCode::kInternal, list.num_works[i], " works of tile ", i, " in a graph envelope's ",
            plan.bounds.num_works[i]);
-    std::copy_n(works, list.num_works[i], memory.staged<device::AttentionWork>(i));
+    gpu::write_works(list, plan.bounds.tiles, i, memory.staged<device::AttentionWork>(i));
     bytes[i] = bytes_of<device::AttentionWork>(list.num_works[i]);
-    works += list.num_works[i];
   }
   if (std::ssize(list.merges) > plan.bounds.num_merges ||
       list.num_partial_rows > plan.bounds.num_partial_rows)

@@ -200,8 +200,10 @@ class Attention {
     const gpu::Machine tile{std::max(step_.num_slots, 1), step_.num_slots ? 0.001 : 1e9, 1e9,
                             variant_.tile_rows, variant_.tile_keys};
     gpu::plan_work(batch, spec, {&tile, 1}, 0, list);
-    works_ = copy<AttentionWork>(list.works, "works");
-    for (AttentionWork& work : works_.first(list.works.size()))
+    std::vector<AttentionWork> works(list.pieces.size());
+    gpu::write_works(list, {&tile, 1}, 0, works.data());
+    works_ = copy<AttentionWork>(works, "works");
+    for (AttentionWork& work : works_.first(works.size()))
       work.of_request = requests_[work.request];
     merges_ = copy<device::MergeWork>(list.merges, "merges");
     partial_out_ =

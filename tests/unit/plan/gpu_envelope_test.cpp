@@ -84,7 +84,7 @@ TEST(GpuEnvelope, no_batch_within_it_has_more_than_its_bounds) {
     const EnvelopeBounds bounds = bounds_of(drawn.envelope, drawn.spec, drawn.tiles);
     const Lengths lengths = draw_batch(drawn.envelope);
     const std::span<const Machine> tiles(bounds.tiles.data(), drawn.tiles.size());
-    WorkList list;
+    Planned list;
     plan_work(lengths.batch(), drawn.spec, tiles, 0, list);
     RC_ASSERT(std::accumulate(list.num_works.begin(), list.num_works.end(), size_t{0}) ==
               list.works.size());
@@ -102,7 +102,7 @@ TEST(GpuEnvelope, batch_invariant_works_are_those_without_an_envelope) {
     drawn.spec.batch_invariant = true;
     const EnvelopeBounds bounds = bounds_of(drawn.envelope, drawn.spec, drawn.tiles);
     const Lengths lengths = draw_batch(drawn.envelope);
-    WorkList within, plain;
+    Planned within, plain;
     plan_work(lengths.batch(), drawn.spec, {bounds.tiles.data(), drawn.tiles.size()}, 0, within);
     plan_work(lengths.batch(), drawn.spec, drawn.tiles, 0, plain);
     RC_ASSERT(within.num_works == plain.num_works);
@@ -154,7 +154,7 @@ TEST(GpuEnvelope, a_mixed_step_has_decoding_on_the_small_tile) {
     lengths.kv_len.push_back(16000);
     lengths.kv_start.push_back(lengths.kv_start.back() + 16000);
   }
-  WorkList list;
+  Planned list;
   plan_work(lengths.batch(), spec, {bounds.tiles.data(), 3}, 0, list);
   EXPECT_GE(list.num_works[0], 64);
   EXPECT_EQ(list.num_works[1], 0);

@@ -1,8 +1,11 @@
 // What the GPU planner's tests plan.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "plan/gpu_plan.hpp"
 #include "rapt/batch.hpp"
 #include "rapt/spec.hpp"
 
@@ -32,6 +35,20 @@ inline AttentionSpec spec_of(int32_t kv_heads, int32_t group) {
   spec.head_dim_qk = 128;
   spec.dtype = DType::kBFloat16;
   return spec;
+}
+
+// With the works of all tiles, tile after tile.
+struct Planned : WorkList {
+  std::vector<device::AttentionWork> works;
+};
+
+inline void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Machine> tiles,
+                      std::optional<int64_t> page_table_width, Planned& list) {
+  plan_work(batch, spec, tiles, page_table_width, static_cast<WorkList&>(list));
+  list.works.assign(list.pieces.size(), {});
+  device::AttentionWork* to = list.works.data();
+  for (size_t i = 0; i < tiles.size(); to += list.num_works[i], i++)
+    write_works(list, tiles, i, to);
 }
 
 }  // namespace rapt::gpu

@@ -55,15 +55,15 @@ Drawn draw() {
   return drawn;
 }
 
-WorkList plan(const Drawn& drawn) {
-  WorkList list;
+Planned plan(const Drawn& drawn) {
+  Planned list;
   plan_work(drawn.lengths.batch(), drawn.spec, drawn.tiles, drawn.page_table_width, list);
   return list;
 }
 
 using RowKey = std::pair<int, int>;  // request, row of each KV head
 
-std::map<RowKey, std::vector<const AttentionWork*>> by_row(const WorkList& list) {
+std::map<RowKey, std::vector<const AttentionWork*>> by_row(const Planned& list) {
   std::map<RowKey, std::vector<const AttentionWork*>> rows;
   for (const AttentionWork& work : list.works)
     for (int row = work.row_begin; row < work.row_end; row++)
@@ -81,7 +81,7 @@ double makespan(const std::vector<double>& blocks, int32_t num_slots) {
 TEST(GpuPlan, covers_every_row_and_visible_key_exactly_once) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
-    const WorkList list = plan(drawn);
+    const Planned list = plan(drawn);
     const Batch batch = drawn.lengths.batch();
     const auto rows = by_row(list);
     size_t num_rows = 0;
@@ -108,7 +108,7 @@ TEST(GpuPlan, covers_every_row_and_visible_key_exactly_once) {
 TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
-    const WorkList list = plan(drawn);
+    const Planned list = plan(drawn);
     const int heads = drawn.spec.num_kv_heads;
     std::map<int64_t, std::tuple<int, int, int>> owner;  // of a partial row: request, head, row
     for (const auto& [key, works] : by_row(list)) {
@@ -147,7 +147,7 @@ TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
 TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
-    const WorkList list = plan(drawn);
+    const Planned list = plan(drawn);
     RC_ASSERT(list.num_works.size() == drawn.tiles.size());
     size_t first = 0;
     for (size_t tile = 0; tile < drawn.tiles.size(); tile++) {
@@ -178,7 +178,7 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
 TEST(GpuPlan, tiles_take_no_request_that_is_too_long_for_them) {
   ASSERT_TRUE(rc::check("all lengths, tiles", [] {
     const Drawn drawn = draw();
-    const WorkList list = plan(drawn);
+    const Planned list = plan(drawn);
     size_t first = 0;
     for (size_t i = 0; i < drawn.tiles.size(); i++) {
       std::map<int, int64_t> rows;  // of each request, in works of this tile
@@ -196,7 +196,7 @@ TEST(GpuPlan, times_that_were_sampled_badly_do_not_cut_without_end) {
   Lengths lengths;
   lengths.add(100'000, 4'000);
   const Machine machine{132, 0.05, 1500, 16, 32};
-  WorkList list;
+  Planned list;
   plan_work(lengths.batch(), spec_of(1, 1), {&machine, 1}, 0, list);
   EXPECT_FALSE(list.merges.empty());
   EXPECT_LE(list.works.size(), 100'000u / 16 + 2 * 132);
@@ -207,7 +207,7 @@ TEST(GpuPlan, one_token_keeps_every_slot_busy) {
     Lengths lengths;
     lengths.add(1, keys);
     const Machine machine = machine_of(device_info("h200"), 2, 16, 64);
-    WorkList list;
+    Planned list;
     plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
     std::vector<double> blocks;  // their keys
     for (const AttentionWork& work : list.works)
@@ -220,7 +220,7 @@ TEST(GpuPlan, one_token_keeps_every_slot_busy) {
 TEST(GpuPlan, long_prefill_is_not_cut) {
   Lengths lengths;
   lengths.add(16384, 16384);
-  WorkList list;
+  Planned list;
   const Machine machine = machine_of(device_info("h200"), 2, 128, 32);
   plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
   EXPECT_TRUE(list.merges.empty());
@@ -234,7 +234,7 @@ std::array<Machine, 2> tiles_of_h200() {
 }
 
 TEST(GpuPlan, decoding_takes_the_small_tile_and_prefill_the_large_one) {
-  WorkList list;
+  Planned list;
   Lengths decoding, prefill;
   for (int b = 0; b < 64; b++) decoding.add(1, 4000);
   prefill.add(2048, 4096);
@@ -247,7 +247,7 @@ TEST(GpuPlan, decoding_takes_the_small_tile_and_prefill_the_large_one) {
 }
 
 TEST(GpuPlan, a_mixed_batch_takes_two_launches_where_both_are_long) {
-  WorkList list;
+  Planned list;
   Lengths long_ones, short_ones;
   for (int b = 0; b < 64; b++) long_ones.add(1, 16000);
   for (int b = 0; b < 8; b++) short_ones.add(1, 5);
@@ -269,7 +269,7 @@ TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
   ASSERT_TRUE(rc::check("alone and beside others", [] {
     Drawn drawn = draw();
     drawn.spec.batch_invariant = true;
-    const WorkList together = plan(drawn);
+    const Planned together = plan(drawn);
     for (int32_t b = 0; b < drawn.lengths.batch().num_requests(); b++) {
       Drawn alone = drawn;
       alone.lengths = Lengths();
@@ -277,7 +277,7 @@ TEST(GpuPlan, batch_invariant_works_depend_on_the_request_alone) {
       alone.lengths.add(query_len, drawn.lengths.kv_len[b]);
       for (Machine& tile : alone.tiles) tile.num_slots *= 3;  // of a larger GPU
       using Cut = std::tuple<int, int, int, int>;
-      const auto cuts_of = [](const WorkList& list, int request) {
+      const auto cuts_of = [](const Planned& list, int request) {
         std::vector<Cut> cuts;
         for (const AttentionWork& work : list.works)
           if (work.request == request)
@@ -297,7 +297,7 @@ TEST(GpuPlan, requests_know_their_pages_rows_and_mask_bits) {
   lengths.add(3, 4);
   AttentionSpec spec = spec_of(2, 1);
   spec.page_size = 0;
-  WorkList list;
+  Planned list;
   const Machine machine;
   plan_work(lengths.batch(), spec, {&machine, 1}, 0, list);
   EXPECT_EQ(list.requests[2].kv_start, 12);
@@ -319,7 +319,7 @@ TEST(GpuPlan, works_bring_their_requests_numbers) {
   lengths.add(300, 400);
   AttentionSpec spec = spec_of(2, 1);
   spec.page_size = 16;
-  WorkList list;
+  Planned list;
   const Machine machine;
   plan_work(lengths.batch(), spec, {&machine, 1}, std::nullopt, list);
   ASSERT_GT(list.works.size(), 2u);
