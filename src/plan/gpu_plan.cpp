@@ -13,8 +13,12 @@
 namespace rapt::gpu {
 namespace {
 
-// Starting a block, loading its queries and writing its results.
-constexpr double kBlockNs = 3000;
+// Starting a block, loading its queries and writing its results: while another multiplies on the
+// SM, or while none does. Both, and the small tiles' rate, so that the tiles of head dim 256 come
+// out as they did on an H200 (docs/notes/2026-12-01-medium-tile.md).
+constexpr double kBlockNs = 3000, kLoneBlockNs = 4300;
+// Of the flops that a tile of 128 rows does.
+constexpr double kSmallTileRate = 0.95;
 // A piece takes at least this many times as long as its block's start and partial results do.
 constexpr double kMinPieceToOverhead = 1;
 // A tile stays whole up to so many equal shares: its pieces would be merged.
@@ -42,24 +46,29 @@ class Costs {
         dims * static_cast<double>(size_of(spec.dtype)) / machine.read_bytes_per_ns;
     // Whatever rows a work has, its block multiplies a tile's.
     const double multiply_ns = 2 * dims * machine.tile_rows / machine.flops_per_ns;
-    block_keys_ns_ = std::max(read_ns, multiply_ns) * machine.tile_keys;
+    block_keys_ns_ = std::max(read_ns, multiply_ns) * counted_keys();
     partial_row_ns_ = 2.0 * spec.dim_vo() * sizeof(float) / machine.read_bytes_per_ns;
   }
 
   // Of a block against so many keys.
   double block_ns(int32_t keys) const {
-    const auto unit = static_cast<uint32_t>(machine_.tile_keys);
+    const auto unit = static_cast<uint32_t>(counted_keys());
     const uint32_t blocks = (static_cast<uint32_t>(keys) + unit - 1) / unit;
-    return kBlockNs + block_keys_ns_ * blocks;
+    return machine_.start_ns + block_keys_ns_ * blocks;
   }
   // What a block more costs: its start, and its partial results.
   double cut_ns(int64_t rows) const {
-    return kBlockNs + partial_row_ns_ * static_cast<double>(rows);
+    return machine_.start_ns + partial_row_ns_ * static_cast<double>(rows);
   }
 
  private:
+  // What a block's last keys are rounded up to.
+  int32_t counted_keys() const {
+    return machine_.halves_blocks ? machine_.tile_keys / 2 : machine_.tile_keys;
+  }
+
   const Machine& machine_;
-  double block_keys_ns_;   // tile_keys keys: read, and multiplied by a tile's rows
+  double block_keys_ns_;   // counted_keys(): read, and multiplied by a tile's rows
   double partial_row_ns_;  // a row's partial result, written and read
 };
 
@@ -312,7 +321,7 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
 }  // namespace
 
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
-                   int32_t tile_keys) {
+                   int32_t tile_keys, bool halves_blocks) {
   const double slots = std::max(1, device.num_sms * blocks_per_sm);
   // Dense 16-bit tensor cores of an SM by mma.sync: three quarters of 2048 flops a cycle, as the
   // kernel does on an H200 (docs/notes/2026-11-30-flash-attention-backend.md), and half that on the
@@ -320,9 +329,12 @@ Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile
   const bool large = device.compute_capability % 10 == 0 && device.compute_capability < 120;
   return {.num_slots = static_cast<int32_t>(slots),
           .read_bytes_per_ns = device.memory_bandwidth * 1e-9 / slots,
-          .flops_per_ns = (large ? 1536 : 768) * kNominalGigahertz / blocks_per_sm,
+          .flops_per_ns = (tile_rows < 128 ? kSmallTileRate : 1) * (large ? 1536 : 768) *
+                          kNominalGigahertz / blocks_per_sm,
           .tile_rows = tile_rows,
-          .tile_keys = tile_keys};
+          .tile_keys = tile_keys,
+          .halves_blocks = halves_blocks,
+          .start_ns = blocks_per_sm > 1 ? kBlockNs : kLoneBlockNs};
 }
 
 int64_t max_pieces(const Machine& tile, const AttentionSpec& spec) {

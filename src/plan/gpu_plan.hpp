@@ -35,12 +35,14 @@ struct Machine {
   int32_t tile_rows = 128, tile_keys = 32;  // of the kernel
   // A request of more goes to another of the tiles, of which one at least takes every request.
   int32_t max_request_tiles = std::numeric_limits<int32_t>::max();
+  bool halves_blocks = false;  // a last block of at most half the keys takes half the time
+  double start_ns = 3000;      // of a block, and its end
 };
 
 // Nominal rates; being off by a factor that is the same for all work changes nothing.
 // blocks_per_sm: how many of the kernel's blocks an SM holds.
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
-                   int32_t tile_keys);
+                   int32_t tile_keys, bool halves_blocks = false);
 
 // A work before it has its place among the others.
 struct Piece {

@@ -35,8 +35,9 @@ int window_bound(int64_t bound) {
 FlashAttentionBackend::FlashAttentionBackend(const AttentionSpec& spec, CudaGpu& gpu)
     : spec_(spec), gpu_(gpu), choices_(flash_attention::choose_kernels(spec, gpu.info())) {
   for (size_t i = 0; i < choices_.size(); i++)
-    tiles_[i] = gpu::machine_of(gpu.info(), choices_[i].blocks_per_sm,
-                                choices_[i].variant.tile_rows, choices_[i].variant.tile_keys);
+    tiles_[i] =
+        gpu::machine_of(gpu.info(), choices_[i].blocks_per_sm, choices_[i].variant.tile_rows,
+                        choices_[i].variant.tile_keys, choices_[i].variant.halves_blocks());
 }
 
 std::unique_ptr<BackendPlan> FlashAttentionBackend::make_plan() const {

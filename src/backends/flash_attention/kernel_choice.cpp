@@ -53,6 +53,11 @@ constexpr TilesOf kDecodeTiles[] = {{128, kDecode128}, {256, kDecode256}};
 // For groups of more than 16, and a few query tokens of smaller ones: keys are read once for all.
 constexpr Tile kSmall256[] = {{32, 32, 2}, {32, 16, 2}};
 constexpr TilesOf kSmallTiles[] = {{256, kSmall256}};
+// For the tokens that a draft model proposed, ends of prompts, and short prompts with large heads,
+// of which an SM then has two blocks: one loads while the other multiplies.
+constexpr Tile kMedium64[] = {{64, 128, 4}, {64, 64, 4}}, kMedium128[] = {{64, 64, 4}, {64, 32, 4}},
+               kMedium256[] = {{64, 64, 4, 1}, {64, 48, 4, 1}};
+constexpr TilesOf kMediumTiles[] = {{64, kMedium64}, {128, kMedium128}, {256, kMedium256}};
 // More warps on an SM than these hide no more of the waiting. Eight share its registers; one of its
 // own is on each of its four partitions.
 constexpr int32_t kPrefillWarps = 8, kDecodeWarps = 4;
@@ -116,6 +121,7 @@ std::array<KernelChoice, kNumTiles> choose_kernels(const AttentionSpec& spec,
                                                    const DeviceInfo& device) {
   return {choose(spec, device, kDecodeTiles, kDecodeWarps),
           choose(spec, device, kSmallTiles, kDecodeWarps),
+          choose(spec, device, kMediumTiles, kPrefillWarps),
           choose(spec, device, kPrefillTiles, kPrefillWarps)};
 }
 

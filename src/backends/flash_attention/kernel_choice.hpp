@@ -14,9 +14,10 @@ struct KernelChoice {
   int32_t blocks_per_sm;  // that an SM holds at once
 };
 
-// Tiles of 16 and 32 rows, for decoding, and one of many. `spec` is one that selection accepts; the
-// device is of compute capability 8.0 or later.
-constexpr size_t kNumTiles = 3;
+// Tiles of 16 and 32 rows, for decoding, of 64, for several tokens at a time, and of as many as a
+// prompt's may have. `spec` is one that selection accepts; the device is of compute capability 8.0
+// or later.
+constexpr size_t kNumTiles = 4;
 std::array<KernelChoice, kNumTiles> choose_kernels(const AttentionSpec& spec,
                                                    const DeviceInfo& device);
 

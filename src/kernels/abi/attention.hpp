@@ -19,6 +19,9 @@ struct AttentionVariant {
   bool softcap, alibi, custom_mask, sinks;
 
   constexpr int num_threads() const { return 32 * num_warps; }
+  // Whether a last block of at most half the keys takes half the time: what a mask hides beside
+  // them counts where blocks are long. (With two stages it costs others more than it is worth.)
+  constexpr bool halves_blocks() const { return stages == 1 && tile_keys >= 128; }
   // Of AttentionShared: the queries, blocks of keys and values, where two of those lie,
   // which keys the rows see, and what the work is.
   constexpr int shared_bytes() const {

@@ -54,9 +54,7 @@ class AttentionBlock {
   // Whether the stage is carried from block to block, and not found anew: faster where registers
   // allow it.
   static constexpr bool kAlternates = kTwo && kKeys >= 64;
-  // Whether a last block of at most half the keys takes half the time: what a mask hides beside
-  // them counts where blocks are long. (With two stages it costs others more than it is worth.)
-  static constexpr bool kHalves = !kTwo && kKeys >= 128;
+  static constexpr bool kHalves = kVariant.halves_blocks();
   using TileQ = Tile<kRows, kDimQk>;
   using TileK = Tile<kKeys, kDimQk>;
   using TileV = Tile<kKeys, kDimVo>;

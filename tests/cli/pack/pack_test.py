@@ -61,7 +61,7 @@ class Pack(unittest.TestCase):
         text = "# two\n\none heads=8/2 dim=64 page=0,7 dtype=bf16,fp16 # end\n"
         text += "two heads=9/3 dim=96 dim_vo=64 softcap=30 alibi sinks custom_mask\n"
         kernels = self.kernels(text)
-        self.assertEqual(len(kernels), 3 * (4 + 1))
+        self.assertEqual(len(kernels), 4 * (4 + 1))
         first = [one for one in kernels if one["group"] == "4"]
         self.assertEqual(
             {(one["page_size"], one["element"]) for one in first},
@@ -139,11 +139,11 @@ class Pack(unittest.TestCase):
             self.assertRegex(kernel["hash"], "^[0-9a-f]{32}$")
         again = self.build(MODEL)
         self.assertEqual(again.returncode, 0)
-        self.assertRegex(again.stdout, r"some\.rpk: 7 kernels, .* at most 168 registers\n$")
+        self.assertRegex(again.stdout, r"some\.rpk: 8 kernels, .* at most 168 registers\n$")
         self.assertEqual(again.stderr, "")
         table = self.rapt("--list", self.pack).stdout.splitlines()
-        self.assertEqual(len(table), 1 + 7 + 1)
-        self.assertIn("merge_rows sm_90 element=Bf16", table[4])
+        self.assertEqual(len(table), 1 + 8 + 1)
+        self.assertIn("merge_rows sm_90 element=Bf16", table[5])
 
     def test_the_core_pack_has_as_many_kernels_as_it_says(self):
         core = (REPOSITORY / "shapes/core.txt").read_text()

@@ -73,7 +73,8 @@ TEST(KernelChoice, tiles_grow_from_decoding_to_prefill) {
     const auto choices = choose_kernels(spec, device);
     EXPECT_EQ(choices[0].variant.tile_rows, 16);
     EXPECT_EQ(choices[1].variant.tile_rows, 32);
-    EXPECT_GE(choices[2].variant.tile_rows, 64);
+    EXPECT_EQ(choices[2].variant.tile_rows, 64);
+    EXPECT_GE(choices[3].variant.tile_rows, 64);
   });
 }
 
