@@ -28,6 +28,11 @@ constexpr double kWholeTile = 1.25;
 constexpr int64_t kMaxPiecesPerSlot = 2;
 // A second launch: it begins when the first has drained.
 constexpr double kLaunchNs = 5000;
+// Blocks of at most so many keys spend much of their time on loading queries and storing results,
+// while the SM's units rest unless others multiply. Where there are enough for each slot that a few
+// suffice to even out the end, most keep the order of the batch, in which long and short ones mix.
+constexpr uint32_t kShortKeys = 2048;
+constexpr int32_t kManyBlocks = 8;
 // The GPU that batch_invariant cuts for.
 constexpr int32_t kNominalSlots = 128;
 constexpr double kNominalGigahertz = 1.5;
@@ -346,6 +351,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
                std::optional<int64_t> page_table_width, WorkList& list) {
   list.pieces.clear();
   list.num_works.clear();
+  list.num_kv_heads = spec.num_kv_heads;
   list.merges.clear();
   list.num_partial_rows = list.num_merged_rows = 0;
   make_requests(batch, spec, page_table_width, list.requests);
@@ -373,7 +379,8 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
 }
 
 // What falls or rises in length, as alike requests or the tiles of a prompt do, is taken forwards
-// or backwards; the rest is sorted by counting those of each class of lengths.
+// or backwards; the rest is sorted by counting those of each class of lengths. Classes whose order
+// is that of the batch count as one.
 void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
                  device::AttentionWork* to) {
   const int32_t count = list.num_works[i];
@@ -413,12 +420,20 @@ void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
   const auto class_of = [&](const Piece& piece) {
     return (longest - length_of(piece)) >> class_bits;
   };
-  list.order.resize(static_cast<size_t>(count));
+  size_t first_class = 0;
   list.next_of.assign((longest >> class_bits) + 1, 0);
   for (int32_t n = 0; n < count; n++) list.next_of[class_of(pieces[n])]++;
+  if (longest <= kShortKeys &&
+      int64_t{count} * list.num_kv_heads >= int64_t{kManyBlocks} * tiles[i].num_slots) {
+    int32_t mixed = 0;
+    while (mixed < count - count / 4) mixed += std::exchange(list.next_of[first_class++], 0);
+    list.next_of[--first_class] = mixed;
+  }
   int32_t next = 0;
   for (int32_t& of_class : list.next_of) next += std::exchange(of_class, next);
-  for (int32_t n = 0; n < count; n++) list.order[list.next_of[class_of(pieces[n])]++] = n;
+  list.order.resize(static_cast<size_t>(count));
+  for (int32_t n = 0; n < count; n++)
+    list.order[list.next_of[std::max<size_t>(class_of(pieces[n]), first_class)]++] = n;
   for (int32_t n = 0; n < count; n++) write(n, pieces[list.order[n]]);
 }
 

@@ -5,7 +5,8 @@
 // bytes of K and V over its bandwidth, or flops over its rate, whichever takes longer. A tile that
 // takes longer than an equal share of the step has its keys cut, unless the partial results would
 // cost more than the balance is worth. The longest come first, since a GPU starts blocks in order:
-// what is left at the end is short. All KV heads do the same, a block each.
+// what is left at the end is short. (Many short ones mix; see write_works().) All KV heads do the
+// same, a block each.
 //
 // A kernel may come with several tiles, few rows for decoding and many for prefill, each launched
 // on its own: a request goes to the one that takes less of the GPU's time for it, unless all
@@ -58,6 +59,7 @@ struct WorkList {
   std::vector<int32_t> num_works;         // of each tile: as many as pieces
   std::vector<device::MergeWork> merges;  // tiles whose keys were cut
   int64_t num_partial_rows = 0, num_merged_rows = 0;
+  int32_t num_kv_heads = 1;  // blocks of a work
 
   // The planner's own, kept for its capacity.
   std::vector<int32_t> next_of;  // each class of lengths: the place of its next work
@@ -83,7 +85,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
 
 // Writes the works of tile number i of `tiles`, the longest first, to where a kernel gets them:
 // num_works[i]. What is shorter by less than a block of keys, or by a thousandth of the longest, is
-// not told apart.
+// not told apart. Of many short ones only the shortest quarter is ordered, and comes last.
 void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
                  device::AttentionWork* to);
 

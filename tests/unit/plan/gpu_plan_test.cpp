@@ -144,25 +144,40 @@ TEST(GpuPlan, partial_rows_are_written_once_and_merged_once) {
   }));
 }
 
+// Of many short ones, three quarters and more may come in the batch's order first.
 TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
   ASSERT_TRUE(rc::check("all lengths, windows, tiles", [] {
     const Drawn drawn = draw();
     const Planned list = plan(drawn);
     RC_ASSERT(list.num_works.size() == drawn.tiles.size());
+    const auto keys_of = [](const AttentionWork& work) { return work.key_end - work.key_begin; };
+    const auto place_of = [](const AttentionWork& work) {
+      return std::tuple(work.request, work.row_begin, work.key_begin);
+    };
     size_t first = 0;
     for (size_t tile = 0; tile < drawn.tiles.size(); tile++) {
-      const size_t end = first + static_cast<size_t>(list.num_works[tile]);
-      RC_ASSERT(end <= list.works.size());
-      const auto keys_of = [](const AttentionWork& work) { return work.key_end - work.key_begin; };
+      const Machine& machine = drawn.tiles[tile];
+      const auto count = static_cast<size_t>(list.num_works[tile]);
+      RC_ASSERT(first + count <= list.works.size());
+      const std::span<const AttentionWork> works(list.works.data() + first, count);
+      first += count;
       int longest = 0;
-      for (size_t i = first; i < end; i++) longest = std::max(longest, keys_of(list.works[i]));
+      for (const AttentionWork& work : works) {
+        RC_ASSERT(work.row_end - work.row_begin <= machine.tile_rows);
+        longest = std::max(longest, keys_of(work));
+      }
+      size_t mixed = 0;
+      if (longest <= 2048 && count * drawn.spec.num_kv_heads >= size_t{8} * machine.num_slots)
+        while (mixed < count && (mixed == 0 || place_of(works[mixed]) > place_of(works[mixed - 1])))
+          mixed++;
+      if (mixed < count - count / 4) mixed = 0;
+      RC_TAG(mixed > 0 ? "mixed" : "ordered");
       int shortest = longest;
-      for (; first < end; first++) {
-        const AttentionWork& work = list.works[first];
-        RC_ASSERT(work.row_end - work.row_begin <= drawn.tiles[tile].tile_rows);
-        RC_ASSERT(keys_of(work) <=
-                  shortest + std::max(longest / 1000, drawn.tiles[tile].tile_keys - 1));
-        shortest = std::min(shortest, keys_of(work));
+      for (size_t i = 0; i < count; i++) {
+        if (i >= mixed)
+          RC_ASSERT(keys_of(works[i]) <=
+                    shortest + std::max(longest / 1000, machine.tile_keys - 1));
+        shortest = std::min(shortest, keys_of(works[i]));
       }
     }
     RC_ASSERT(first == list.works.size());
@@ -173,6 +188,34 @@ TEST(GpuPlan, blocks_keep_their_bounds_and_the_longest_come_first) {
       RC_ASSERT(work.partial < 0 || work.key_begin < work.key_end);
     }
   }));
+}
+
+TEST(GpuPlan, of_many_short_blocks_the_shortest_quarter_alone_is_put_in_order) {
+  const Machine machine = machine_of(device_info("h200"), 2, 128, 64);
+  const auto plan_prompts = [&](int count) {
+    Lengths lengths;
+    for (int b = 0; b < count; b++) lengths.add(512, 512);
+    Planned list;
+    plan_work(lengths.batch(), spec_of(8, 4), {&machine, 1}, 0, list);
+    EXPECT_EQ(list.works.size(), 16u * count);  // tiles of 32 tokens
+    return list.works;
+  };
+  const auto keys_of = [](const AttentionWork& work) { return work.key_end - work.key_begin; };
+  // A prompt's 16 tiles see 1 to 8 blocks of 64 keys, two tiles each: the shortest quarter sees one
+  // and two.
+  std::vector<AttentionWork> works = plan_prompts(32);
+  for (size_t i = 1; i < 32 * 12; i++) {
+    EXPECT_GT(keys_of(works[i]), 128) << i;
+    EXPECT_LT(std::tuple(works[i - 1].request, works[i - 1].row_begin),
+              std::tuple(works[i].request, works[i].row_begin))
+        << i;
+  }
+  for (size_t i = 32 * 12; i < works.size(); i++)
+    EXPECT_EQ((keys_of(works[i]) + 63) / 64, i < 32 * 14 ? 2 : 1) << i;
+  // Too few to even out the end: the longest come first.
+  works = plan_prompts(4);
+  for (size_t i = 1; i < works.size(); i++)
+    EXPECT_LE((keys_of(works[i]) + 63) / 64, (keys_of(works[i - 1]) + 63) / 64) << i;
 }
 
 TEST(GpuPlan, tiles_take_no_request_that_is_too_long_for_them) {
@@ -244,6 +287,27 @@ TEST(GpuPlan, decoding_takes_the_small_tile_and_prefill_the_large_one) {
   plan_work(prefill.batch(), spec_of(8, 4), tiles_of_h200(), 0, list);
   EXPECT_EQ(list.num_works[0], 0);
   EXPECT_GT(list.num_works[1], 0);
+}
+
+// As docs/notes/2026-12-01-medium-tile.md has measured them.
+TEST(GpuPlan, with_large_heads_short_causal_prompts_alone_take_two_blocks_an_sm) {
+  const Machine tiles[] = {machine_of(device_info("h200"), 2, 64, 64),
+                           machine_of(device_info("h200"), 1, 128, 128, /*halves_blocks=*/true)};
+  const auto takes_the_large_one = [&](int length, bool causal) {
+    AttentionSpec spec = spec_of(8, 4);
+    spec.head_dim_qk = 256;
+    spec.causal = causal;
+    Lengths lengths;
+    for (int b = 0; b < 16384 / length; b++) lengths.add(length, length);
+    Planned list;
+    plan_work(lengths.batch(), spec, tiles, 0, list);
+    EXPECT_EQ(std::min(list.num_works[0], list.num_works[1]), 0);
+    return list.num_works[1] > 0;
+  };
+  EXPECT_FALSE(takes_the_large_one(512, true));
+  EXPECT_TRUE(takes_the_large_one(512, false));
+  for (const int length : {1024, 2048, 4096, 8192, 16384})
+    for (const bool causal : {true, false}) EXPECT_TRUE(takes_the_large_one(length, causal));
 }
 
 TEST(GpuPlan, a_mixed_batch_takes_two_launches_where_both_are_long) {
