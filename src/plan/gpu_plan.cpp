@@ -134,6 +134,10 @@ class Planner {
   // tile(b, i) of each i. Where each begins follows from the one before: nothing is divided.
   [[gnu::noinline]] void add_whole_tiles(int32_t b) {
     const device::AttentionRequest request = list_.requests[b];
+    const Window band = band_;  // not read again behind each store
+    const size_t before = list_.pieces.size();
+    list_.pieces.resize(before + num_tiles(b));
+    Piece* next = list_.pieces.data() + before;
     const auto group = static_cast<int32_t>(group_);
     const int32_t rows = request.query_len * group, tile_rows = machine_.tile_rows;
     const int32_t tokens = tile_rows / group, rows_over = tile_rows % group;
@@ -143,13 +147,13 @@ class Planner {
       token += tokens, row_of_token += rows_over;
       if (row_of_token >= group) token++, row_of_token -= group;
       const int32_t last = std::min(token + (row_of_token > 0), request.query_len);
-      const KeyRange keys = visible_keys(band_, first, last, request.query_len, request.kv_len);
-      list_.pieces.push_back({.request = b,
-                              .row_begin = row,
-                              .row_end = std::min(row + tile_rows, rows),
-                              .key_begin = static_cast<int>(keys.begin),
-                              .key_end = static_cast<int>(keys.end),
-                              .partial = -1});
+      const KeyRange keys = visible_keys(band, first, last, request.query_len, request.kv_len);
+      *next++ = {.request = b,
+                 .row_begin = row,
+                 .row_end = std::min(row + tile_rows, rows),
+                 .key_begin = static_cast<int>(keys.begin),
+                 .key_end = static_cast<int>(keys.end),
+                 .partial = -1};
     }
   }
 
@@ -399,21 +403,18 @@ void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
                  .key_end = piece.key_end,
                  .partial = piece.partial};
   };
-  uint32_t longest = length_of(pieces[0]);
-  bool falls = true, rises = true;
-  for (int32_t n = 1; n < count; n++) {
-    falls &= length_of(pieces[n]) <= length_of(pieces[n - 1]);
-    rises &= length_of(pieces[n]) >= length_of(pieces[n - 1]);
-    longest = std::max(longest, length_of(pieces[n]));
-  }
-  if (falls) {
+  const auto longer = [&](const Piece& a, const Piece& b) { return length_of(a) > length_of(b); };
+  const auto shorter = [&](const Piece& a, const Piece& b) { return length_of(a) < length_of(b); };
+  if (std::is_sorted(pieces, pieces + count, longer)) {
     for (int32_t n = 0; n < count; n++) write(n, pieces[n]);
     return;
   }
-  if (rises) {
+  if (std::is_sorted(pieces, pieces + count, shorter)) {
     for (int32_t n = 0; n < count; n++) write(n, pieces[count - 1 - n]);
     return;
   }
+  uint32_t longest = 0;
+  for (int32_t n = 0; n < count; n++) longest = std::max(longest, length_of(pieces[n]));
   const auto tile_keys = static_cast<uint32_t>(tiles[i].tile_keys);
   const int class_bits = std::max(static_cast<int>(std::bit_width(longest)) - kLengthBits,
                                   static_cast<int>(std::bit_width(tile_keys)) - 1);
