@@ -376,6 +376,31 @@ TEST(GpuPlan, requests_know_their_pages_rows_and_mask_bits) {
   EXPECT_EQ(list.requests[2].first_page, 2);
 }
 
+TEST(GpuPlan, whole_tiles_of_any_group_take_the_keys_that_their_rows_see) {
+  const int query_len = 150, kv_len = 400;
+  Lengths lengths;
+  lengths.add(query_len, kv_len);
+  Machine machine;  // of one slot: nothing is cut
+  machine.tile_rows = 16;
+  for (const Window window : {Window{-1, -1}, Window{60, -1}, Window{60, 20}})
+    for (int group = 1; group <= 9; group++) {
+      AttentionSpec spec = spec_of(1, group);
+      spec.window = window;
+      spec.causal = window.right == -1;
+      Planned list;
+      plan_work(lengths.batch(), spec, {&machine, 1}, 0, list);
+      ASSERT_EQ(list.works.size(), (query_len * group + 15) / 16);
+      for (const AttentionWork& work : list.works) {
+        int begin = kv_len, end = 0;
+        for (int i = work.row_begin / group; i <= (work.row_end - 1) / group; i++)
+          for (int j = 0; j < kv_len; j++)
+            if (sees(spec, i, j, query_len, kv_len)) begin = std::min(begin, j), end = j + 1;
+        EXPECT_EQ(work.key_begin, begin) << group << ' ' << work.row_begin;
+        EXPECT_EQ(work.key_end, end) << group << ' ' << work.row_begin;
+      }
+    }
+}
+
 TEST(GpuPlan, works_bring_their_requests_numbers) {
   Lengths lengths;
   lengths.add(2, 500);
