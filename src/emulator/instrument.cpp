@@ -21,7 +21,6 @@ static bool is_readable(const char* at, size_t bytes) {
 static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
   const Block& block = *t.block;
   const char* at = static_cast<const char*>(p);
-  if (at >= block.stacks->bottom(t.index) && at < block.stacks->top(t.index)) return;
   if (at >= block.shared && at < block.shared_pages.end()) {
     const auto offset = static_cast<uint32_t>(at - block.shared);
     if (offset + bytes > grid->shape.shared_bytes) {
@@ -49,6 +48,7 @@ static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
 static void check_access(const void* p, size_t bytes, bool write) {
   Thread* t = self;
   if (!t || t->in_emulator || !bytes) return;
+  if (p >= t->stack && p < t->stack_end) return;
   t->in_emulator = true;
   check_ordinary(*t, p, bytes, write);
   t->in_emulator = false;

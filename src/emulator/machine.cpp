@@ -61,6 +61,7 @@ Block::Block(Grid& of_grid, BlockIndex at, uint32_t grid_number)
     t.lane = i % kLanes;
     t.warp = &warps[i / kLanes];
     t.known = nothing_known;
+    t.stack = stacks->bottom(i), t.stack_end = stacks->top(i);
     t.fiber.start(stacks->bottom(i), stacks->top(i), run_thread);
   }
   for (uint32_t w = 0; w < warps.size(); ++w) {

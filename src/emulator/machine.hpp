@@ -54,6 +54,7 @@ struct Thread {
   Block* block;
   Warp* warp;
   uint32_t index, lane;  // in the block, in the warp
+  const char *stack, *stack_end;
 
   enum class Wait : uint8_t { kNothing, kMeeting, kBarrier, kMbarrier, kExited };
   Wait wait = Wait::kNothing;
