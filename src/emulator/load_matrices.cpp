@@ -17,6 +17,9 @@ struct MatrixRows {
 
 void load_all(const Brought* values, bool transposed) {
   uint16_t matrices[4][8][8];
+  for (int lane = 0; lane < kLanes; ++lane)
+    self->block->shadow.prefetch(static_cast<const MatrixRows*>(values[lane].operands)->address -
+                                 kSharedBase);
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto& operands = *static_cast<const MatrixRows*>(values[lane].operands);
     // The read of a row is its lane's, who must therefore be the one it is ordered for.
