@@ -45,13 +45,17 @@ static void check_ordinary(Thread& t, const void* p, size_t bytes, bool write) {
                     ", not inside its stack, shared memory or an allocation"));
 }
 
-static void check_access(const void* p, size_t bytes, bool write) {
+// Out of the way of most accesses, which are to the thread's own stack.
+[[gnu::noinline]] static void check_elsewhere(Thread& t, const void* p, size_t bytes, bool write) {
+  t.in_emulator = true;
+  check_ordinary(t, p, bytes, write);
+  t.in_emulator = false;
+}
+
+static inline void check_access(const void* p, size_t bytes, bool write) {
   Thread* t = self;
-  if (!t || t->in_emulator || !bytes) return;
-  if (p >= t->stack && p < t->stack_end) return;
-  t->in_emulator = true;
-  check_ordinary(*t, p, bytes, write);
-  t->in_emulator = false;
+  if (!t || (p >= t->stack && p < t->stack_end) || t->in_emulator || !bytes) return;
+  check_elsewhere(*t, p, bytes, write);
 }
 
 // Defines the function that the compiler calls `symbol`.

@@ -66,6 +66,13 @@ void multiply(ElementType type, float (*d)[4], const uint32_t (&a)[4], const uin
   meet(Aligned::kYes, {.operands = &operands}, [&](const Brought* values) {
     if (!grid->matrices) grid->matrices = std::make_shared<Matrices>();
     Matrices& matrices = *grid->matrices;
+    // What lanes bring lies on as many stacks, which no cache holds.
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto& its = *static_cast<const Operands*>(values[lane].operands);
+      __builtin_prefetch(its.a);
+      __builtin_prefetch(its.b);
+      __builtin_prefetch(its.d, 1);
+    }
     for (int lane = 0; lane < kLanes; ++lane) {
       const auto& its = *static_cast<const Operands*>(values[lane].operands);
       type == ElementType::kBf16 ? gather<ElementType::kBf16>(matrices, its, lane)
