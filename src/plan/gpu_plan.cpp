@@ -29,10 +29,9 @@ constexpr int64_t kMaxPiecesPerSlot = 2;
 // A second launch: it begins when the first has drained.
 constexpr double kLaunchNs = 5000;
 // Blocks of at most so many keys spend much of their time on loading queries and storing results,
-// while the SM's units rest unless others multiply. Where there are enough for each slot that a few
-// suffice to even out the end, most keep the order of the batch, in which long and short ones mix.
+// while the SM's units rest unless others multiply. Where the shortest suffice to even out the end,
+// the others keep the order of the batch, in which long and short ones mix.
 constexpr uint32_t kShortKeys = 2048;
-constexpr int32_t kManyBlocks = 8;
 // The GPU that batch_invariant cuts for.
 constexpr int32_t kNominalSlots = 128;
 constexpr double kNominalGigahertz = 1.5;
@@ -327,6 +326,22 @@ PerTile choose_tiles(const AttentionSpec& spec, std::span<const std::optional<Pl
   return best;
 }
 
+// How many classes of lengths, from the longest on, keep the batch's order: those that leave a
+// quarter of the blocks or more, if these keep each slot busy for half of what the longest takes.
+template <typename ClassOf>
+size_t mixed_classes(const WorkList& list, const Piece* pieces, int32_t count,
+                     const ClassOf& class_of, uint32_t longest, int32_t num_slots) {
+  size_t num_mixed = 0;
+  for (int32_t left = count; num_mixed < list.next_of.size(); num_mixed++) {
+    left -= list.next_of[num_mixed];
+    if (left < count / 4) break;
+  }
+  int64_t ordered_keys = 0;
+  for (int32_t n = 0; n < count; n++)
+    if (class_of(pieces[n]) >= num_mixed) ordered_keys += pieces[n].key_end - pieces[n].key_begin;
+  return 2 * ordered_keys * list.num_kv_heads >= int64_t{longest} * num_slots ? num_mixed : 0;
+}
+
 }  // namespace
 
 Machine machine_of(const DeviceInfo& device, int32_t blocks_per_sm, int32_t tile_rows,
@@ -421,15 +436,14 @@ void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
   const auto class_of = [&](const Piece& piece) {
     return (longest - length_of(piece)) >> class_bits;
   };
-  size_t first_class = 0;
   list.next_of.assign((longest >> class_bits) + 1, 0);
   for (int32_t n = 0; n < count; n++) list.next_of[class_of(pieces[n])]++;
-  if (longest <= kShortKeys &&
-      int64_t{count} * list.num_kv_heads >= int64_t{kManyBlocks} * tiles[i].num_slots) {
-    int32_t mixed = 0;
-    while (mixed < count - count / 4) mixed += std::exchange(list.next_of[first_class++], 0);
-    list.next_of[--first_class] = mixed;
-  }
+  const size_t num_mixed = longest <= kShortKeys ? mixed_classes(list, pieces, count, class_of,
+                                                                 longest, tiles[i].num_slots)
+                                                 : 0;
+  const size_t first_class = num_mixed > 0 ? num_mixed - 1 : 0;
+  for (size_t n = 0; n < first_class; n++)
+    list.next_of[first_class] += std::exchange(list.next_of[n], 0);
   int32_t next = 0;
   for (int32_t& of_class : list.next_of) next += std::exchange(of_class, next);
   list.order.resize(static_cast<size_t>(count));

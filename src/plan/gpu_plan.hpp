@@ -37,7 +37,7 @@ struct Machine {
   // A request of more goes to another of the tiles, of which one at least takes every request.
   int32_t max_request_tiles = std::numeric_limits<int32_t>::max();
   bool halves_blocks = false;  // a last block of at most half the keys takes half the time
-  double start_ns = 3000;      // of a block, and its end
+  double start_ns = 3000;      // of a block, and its end; above 0
 };
 
 // Nominal rates; being off by a factor that is the same for all work changes nothing.
@@ -85,7 +85,7 @@ void plan_work(const Batch& batch, const AttentionSpec& spec, std::span<const Ma
 
 // Writes the works of tile number i of `tiles`, the longest first, to where a kernel gets them:
 // num_works[i]. What is shorter by less than a block of keys, or by a thousandth of the longest, is
-// not told apart. Of many short ones only the shortest quarter is ordered, and comes last.
+// not told apart. Of many short ones only the shortest quarter or more is ordered, and comes last.
 void write_works(WorkList& list, std::span<const Machine> tiles, size_t i,
                  device::AttentionWork* to);
 
