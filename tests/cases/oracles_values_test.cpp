@@ -19,6 +19,32 @@ TEST(Oracles, the_fp64_oracle_agrees_over_the_matrix) {
   std::printf("worst error / bound: %.3f\n", worst);
 }
 
+// An infinite sink takes all of the weight, or none: what a row is then is known, and no bound
+// grows with it.
+TEST(Oracles, the_fp64_oracle_refuses_wrong_rows_beside_infinite_sinks) {
+  for (const float sink :
+       {0.5f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()}) {
+    Problem problem{.spec = make_spec(DType::kBFloat16, 4, 2, 64), .requests = {{3, 40}, {1, 0}}};
+    problem.spec.sinks = problem.spec.needs_lse = true;
+    problem.sinks = {0.5f, sink, 0.5f, 1.f};
+    const Expected expected = expect(problem);
+    EXPECT_LT(expected.out_bound, 0.1);
+    EXPECT_LT(expected.lse_bound, 0.1);
+    const Outcome right = run(problem, {"reference"});
+    EXPECT_EQ(verdict(problem, expected, right), "");
+    for (size_t i : {size_t{0}, right.out.size() / 2}) {
+      Outcome wrong = right;
+      wrong.out[i] += 1;
+      EXPECT_NE(verdict(problem, expected, wrong), "") << sink << " " << i;
+    }
+    for (size_t i = 0; i < right.lse.size(); i++) {
+      Outcome wrong = right;
+      wrong.lse[i] = std::isfinite(right.lse[i]) ? right.lse[i] + 1 : 0;
+      EXPECT_NE(verdict(problem, expected, wrong), "") << sink << " " << i;
+    }
+  }
+}
+
 TEST(Oracles, queries_of_zero_count_their_keys_and_average_the_values) {
   for (Problem problem : combinations(60, 200)) {
     problem.q = constant(0);

@@ -81,6 +81,11 @@ class Oracle {
     row.out.assign(dvo, 0);
     row.lse = -kInfinity;
     if (!has_keys && !spec_.sinks) return;
+    if (std::isinf(largest)) {  // an infinite sink takes all the weight; -inf and no key: none
+      row.lse = largest;
+      row.keys.clear();
+      return;
+    }
     Real sum = spec_.sinks ? std::exp(values_.sinks[h] - largest) : 0;
     for (Real s : row.scores) sum += std::exp(s - largest);
     row.lse = largest + std::log(sum);
@@ -112,7 +117,8 @@ class Oracle {
       score = std::max(score, bound);
       value = std::max(value, v_largest_[key] * std::abs(of_head(values_.v_scale, kv_head)));
     }
-    if (spec_.sinks) score = std::max(score, std::abs(double(values_.sinks[h])));
+    if (spec_.sinks && std::isfinite(values_.sinks[h]))
+      score = std::max(score, std::abs(double(values_.sinks[h])));
   }
 
  private:
