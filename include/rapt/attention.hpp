@@ -171,8 +171,9 @@ class RAPT_API Attention {
   // plan that needs a kernel loads it, or compiles it where no pack and no cache has it.
   Plan plan(const Batch& batch) const;
   // The same into an existing plan of this object, whose memory is reused: no allocation once it
-  // has grown. The plan must not be in use: on a GPU until the work of its last run is done. On
-  // error it is left as it was before the call, or empty of work.
+  // has had as large a batch, and one with as many kernels. The plan must not be in use: on a GPU
+  // until the work of its last run is done. On error it is left as it was before the call, or empty
+  // of work.
   void replan(Plan& plan, const Batch& batch) const;
 
   // A plan for runs that a CUDA graph captures: see Plan. It is of no batch at first: a run writes

@@ -27,7 +27,8 @@ class KernelChain {
 
   size_t length() const { return nodes_.size(); }
 
-  // Kernel `index` of the next launches. The arguments are copied. Throws as launch() of a kernel
+  // Kernel `index` of the next launches. The arguments are copied; the kernels run one after the
+  // other, whatever shape.overlaps_previous allows. Throws as launch() of a kernel
   // does, and Error(kInvalidArgument) for a cluster, which nodes keep from when they were made.
   template <typename... Args>
   void set(size_t index, const Kernel& kernel, const LaunchShape& shape, const Args&... args) {

@@ -1,5 +1,7 @@
 #include "launch/stream.hpp"
 
+#include <bit>
+
 namespace rapt::cuda {
 
 OwnedEvent::OwnedEvent(const Context& context) : context_(context) {
@@ -32,6 +34,13 @@ void check_stream(const Context& context, Stream stream) {
   check(owner == context.handle(), "stream ", static_cast<void*>(stream.handle),
         " is of another context than device ", context.device().ordinal(),
         "'s primary one: make the stream on that device");
+}
+
+uintptr_t identity_of(Stream stream) {
+  constexpr uintptr_t kPerThread = 2;  // CU_STREAM_PER_THREAD
+  static thread_local const char of_thread = 0;
+  const auto handle = std::bit_cast<uintptr_t>(stream.handle);
+  return handle == kPerThread ? std::bit_cast<uintptr_t>(&of_thread) : handle;
 }
 
 void synchronize(const Driver& driver, Stream stream) {

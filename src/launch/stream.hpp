@@ -42,6 +42,10 @@ Capture capture_of(const Driver& driver, Stream stream);
 // the default stream does, as it is every context's.
 void check_stream(const Context& context, Stream stream);
 
+// What tells a stream from others that are alive: its handle, but of CU_STREAM_PER_THREAD, which is
+// another stream in each thread, something of the thread. Never all ones.
+uintptr_t identity_of(Stream stream);
+
 // Waits on the host until all work of the stream is done.
 void synchronize(const Driver& driver, Stream stream);
 // Work put on the stream from now on waits for the event's last record.

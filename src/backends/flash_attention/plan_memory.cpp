@@ -33,12 +33,12 @@ size_t PlanMemory::add_bytes(const void* data, size_t bytes) {
 }
 
 void PlanMemory::upload(cuda::Stream stream) const {
-  if (used_ == 0 || uploaded_on_.load(std::memory_order_acquire) == stream.handle) return;
+  if (used_ == 0 || uploaded_on_.load(std::memory_order_acquire) == identity_of(stream)) return;
   const cuda::Driver& driver = context_.driver();
   // A captured copy is the graph's: it has not happened here, and happens at each of its launches.
   const bool captured = cuda::capture_of(driver, stream).active();
   cuda::copy_to_device(driver, device_.address(), host_.data(), used_, stream);
-  if (!captured) uploaded_on_.store(stream.handle, std::memory_order_release);
+  if (!captured) uploaded_on_.store(identity_of(stream), std::memory_order_release);
 }
 
 }  // namespace rapt::flash_attention

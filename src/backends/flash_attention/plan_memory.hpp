@@ -48,9 +48,8 @@ class PlanMemory {
   size_t used_ = 0;
   // The stream on which the copy is, so that what follows there need not wait for it again. A run
   // on another stream copies once more: the same bytes to the same place.
-  mutable std::atomic<cuda::StreamHandle> uploaded_on_ = kNowhere;
-  static inline const cuda::StreamHandle kNowhere =
-      std::bit_cast<cuda::StreamHandle>(~uintptr_t{0});
+  mutable std::atomic<uintptr_t> uploaded_on_ = kNowhere;
+  static constexpr uintptr_t kNowhere = ~uintptr_t{0};
 };
 
 }  // namespace rapt::flash_attention

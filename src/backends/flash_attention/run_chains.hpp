@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "backends/flash_attention/kernel_choice.hpp"
 #include "launch/kernel_chain.hpp"
@@ -18,7 +19,8 @@ class RunChains {
   explicit RunChains(const cuda::Context& context) : context_(context) {}
 
   // Runs have so many kernels from now on, `any` one of them; none of the runs before is still to
-  // be put on a stream. Makes a chain at most once for each number.
+  // be put on a stream. Makes a chain at most once for each number; where the driver refuses it,
+  // kernels are launched one by one.
   void prepare(size_t num_kernels, const cuda::Kernel& any);
 
   // A chain, and the right to set it.
@@ -37,8 +39,7 @@ class RunChains {
   std::array<std::unique_ptr<cuda::KernelChain>, kMaxKernels> chains_;  // by length - 1
   cuda::KernelChain* chain_ = nullptr;                                  // of those
   mutable std::mutex mutex_;
-  mutable bool has_stream_ = false;
-  mutable cuda::StreamHandle stream_ = nullptr;
+  mutable std::optional<uintptr_t> stream_;  // the first since prepare()
 };
 
 }  // namespace rapt::flash_attention

@@ -1,5 +1,8 @@
 #include "launch/stream.hpp"
 
+#include <bit>
+#include <thread>
+
 #include "unit/launch/fake_driver.hpp"
 
 namespace rapt::cuda {
@@ -28,6 +31,21 @@ TEST_F(StreamTest, a_capture_is_seen_with_its_id) {
   EXPECT_EQ(capture_of(driver_, {}).status, CaptureStatus::kNone);
   EXPECT_THAT(error_when_fails("cuStreamGetCaptureInfo_v2", [&] { capture_of(driver_, {}); }),
               HasSubstr("cuStreamGetCaptureInfo_v2: "));
+}
+
+TEST_F(StreamTest, a_threads_own_stream_is_told_from_another_threads) {
+  fake::Stream one, other;
+  EXPECT_EQ(identity_of(of(one)), identity_of(of(one)));
+  EXPECT_NE(identity_of(of(one)), identity_of(of(other)));
+  EXPECT_NE(identity_of(of(one)), identity_of({}));
+  const Stream own{std::bit_cast<StreamHandle>(uintptr_t{2})};  // CU_STREAM_PER_THREAD
+  EXPECT_EQ(identity_of(own), identity_of(own));
+  EXPECT_NE(identity_of(own), identity_of({}));
+  uintptr_t here = 0, there = 0, default_there = 1;
+  here = identity_of(own);
+  std::thread([&] { there = identity_of(own), default_there = identity_of({}); }).join();
+  EXPECT_NE(there, here);
+  EXPECT_EQ(default_there, identity_of({}));
 }
 
 TEST_F(StreamTest, one_of_another_context_is_refused) {

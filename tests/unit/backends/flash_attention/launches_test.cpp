@@ -3,13 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <numeric>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fakes/libcuda.hpp"
 #include "kernels/abi/attention.hpp"
+#include "kernels/abi/merge.hpp"
 #include "support/error_of.hpp"
 #include "support/tensors.hpp"
 
@@ -129,6 +135,108 @@ TEST(Launches, a_run_is_one_call_on_its_plans_first_stream_and_the_same_kernels_
   run(second);
   EXPECT_THAT(calls, chained);
   EXPECT_EQ(driver.num_graphs, num_graphs);  // the chain is the one it was
+}
+
+// A chain is set and launched by one thread at a time; the others launch kernel by kernel.
+TEST(Launches, runs_of_several_threads_keep_their_kernels_together) {
+  fake::Control& driver = fake_driver();
+  Problem problem{.spec = {.num_query_heads = 2,
+                           .num_kv_heads = 2,
+                           .head_dim_qk = 8,
+                           .dtype = DType::kBFloat16,
+                           .page_size = 16},
+                  .requests = {{1, 20'000}}};
+  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
+  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
+  Tensors tensors(problem);
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  fake::Stream stream{.context = primary_context()};
+  RunArgs args = tensors.args(plan, mirror);
+  args.stream = &stream;
+  constexpr int kThreads = 4, kRuns = 500;
+  const auto out_of = [&](int thread) { return static_cast<char*>(args.out.data) + 64 * thread; };
+  driver.launches.clear(), driver.calls.clear();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++)
+    threads.emplace_back([&, its = args, i]() mutable {
+      its.out.data = out_of(i);  // nothing is written
+      for (int run = 0; run < kRuns; run++) attention.run(plan, its);
+    });
+  for (std::thread& thread : threads) thread.join();
+
+  std::map<const void*, int> attended, merged;  // by where the result goes
+  for (const fake::Launch& launch : driver.launches) {
+    const std::string& bytes = launch.parameters.at(0);
+    if (bytes.size() == sizeof(device::AttentionParams)) {
+      device::AttentionParams params;
+      std::memcpy(&params, bytes.data(), sizeof(params));
+      attended[params.out]++;
+    } else {
+      device::MergeParams params;
+      ASSERT_EQ(bytes.size(), sizeof(params));
+      std::memcpy(&params, bytes.data(), sizeof(params));
+      merged[params.out]++;
+    }
+  }
+  for (int i = 0; i < kThreads; i++) {
+    EXPECT_EQ(attended[out_of(i)], kRuns);
+    EXPECT_EQ(merged[out_of(i)], kRuns);
+  }
+  EXPECT_GT(std::count(driver.calls.begin(), driver.calls.end(), "cuGraphLaunch"), 0);
+}
+
+TEST(Launches, a_plan_of_more_kernels_than_a_chain_has_launches_them_one_by_one) {
+  fake::Control& driver = fake_driver();
+  constexpr int kRequests = 5 * 65'535 + 1, kFew = 3;  // of a work each: six kernels, and one
+  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
+  AttentionSpec spec = make_spec(DType::kBFloat16, 2, 2, 8);
+  spec.page_size = 0;
+  spec.needs_lse = false;
+  const Attention attention(context, spec, {.backend = "flash_attention"});
+  std::vector<int32_t> starts(kRequests + 1), kv_len(kRequests, 1);
+  std::iota(starts.begin(), starts.end(), 0);
+  const auto batch_of = [&](size_t requests) {
+    Batch batch;
+    batch.query_start = batch.kv_start = std::span(starts).first(requests + 1);
+    batch.kv_len = std::span(kv_len).first(requests);
+    return batch;
+  };
+  DeviceBuffer memory(context, size_t{kRequests} * 2 * 8 * 2);
+  RunArgs args;
+  for (TensorView* view : {&args.q, &args.k, &args.v, &args.out}) {
+    *view = TensorView::contiguous(memory.data(), DType::kBFloat16, {kRequests, 2, 8});
+    view->device = memory.device();
+  }
+  Plan plan = attention.plan(batch_of(kFew));
+  const auto launches = [&](const char* call, size_t requests) {
+    attention.replan(plan, batch_of(requests));
+    driver.calls.clear(), driver.launches.clear();
+    attention.run(plan, args);
+    EXPECT_EQ(std::count(driver.calls.begin(), driver.calls.end(), call), requests == kFew ? 1 : 6);
+    return driver.launches.size();
+  };
+  EXPECT_EQ(launches("cuGraphLaunch", kFew), 1u);
+  EXPECT_EQ(launches("cuLaunchKernelEx", kRequests), 6u);
+  EXPECT_EQ(launches("cuGraphLaunch", kFew), 1u);
+}
+
+// Where the driver makes no graph, runs go as they do without.
+TEST(Launches, a_chain_that_cannot_be_made_is_done_without) {
+  fake::Control& driver = fake_driver();
+  Problem problem{.spec = make_spec(DType::kBFloat16, 2, 2, 8), .requests = {{1, 40}}};
+  problem.spec.page_size = 16;
+  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
+  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
+  Tensors tensors(problem);
+  DeviceMirror mirror(context);
+  tensors.put(mirror);
+  driver.failures["cuGraphInstantiateWithFlags"] = cuda::kOutOfMemory;
+  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  driver.failures.clear(), driver.calls.clear();
+  attention.run(plan, tensors.args(plan, mirror));
+  EXPECT_THAT(driver.calls, testing::Contains("cuLaunchKernelEx"));
 }
 
 TEST(Launches, checks_that_wait_are_refused_while_a_stream_is_captured) {
