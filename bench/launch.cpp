@@ -104,7 +104,12 @@ double microseconds_of(const std::function<void()>& call) {
 
 }  // namespace
 
-std::vector<Figure> measure_launch(Context& context, const Shape& shape, double seconds) {
+std::vector<Figure> measure_launch(Context& context, const Shape& of, double seconds) {
+  Shape shape = of;
+  shape.cold = false;  // each run reads the same keys
+  if (shape.layout != KvLayout::kNHD || shape.cache_shape != KvShape::kPagesKv)
+    throw Error(ErrorCode::kInvalidArgument,
+                shape.describe() + ": launches are measured with NHD pages of pages_kv alone");
   DeviceStep step(context, shape);
   const auto run_layers = [&] {
     for (int i = 0; i < kLayers; i++) step.run();

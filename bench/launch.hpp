@@ -15,6 +15,7 @@ namespace rapt::bench {
 // follow each other; for both where the device has been at rest, the plan's copy to it included.
 // And for a run with the wait for all of them at the end, which is the GPU's time where that is
 // more than the host's.
+// Throws Error(kInvalidArgument) for caches other than of pages_kv and NHD.
 std::vector<Figure> measure_launch(Context& context, const Shape& shape, double seconds);
 
 struct LaunchBenchOptions {

@@ -53,7 +53,9 @@ std::vector<Shape> chosen_shapes(const ShapesOptions& options, std::vector<Shape
   });
   if (shapes.empty())
     throw rapt::Error(rapt::ErrorCode::kInvalidArgument,
-                      "no shape is left: choose other phases, or drop --quick");
+                      "no shape is left of " +
+                          (options.shapes_file.empty() ? "the default ones" : options.shapes_file) +
+                          (options.quick ? ": drop --quick" : ": none is of a phase asked for"));
   return shapes;
 }
 

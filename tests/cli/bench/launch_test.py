@@ -40,7 +40,7 @@ class Launch(unittest.TestCase):
         ]
         calls = ["replan", "run", "replan and first run", "run and wait"]
         self.assertEqual(
-            seen, [(s, c) for s in ("1 x 40 keys cold", "3 x 5 causal") for c in calls], seen
+            seen, [(s, c) for s in ("1 x 40 keys warm", "3 x 5 causal") for c in calls], seen
         )
         for figure in report["figures"]:
             self.assertEqual((figure["phase"], figure["unit"]), ("launch", "us"))
