@@ -61,16 +61,6 @@ class DeviceStep {
   const char* backend() const { return to_string(attention_.selection().backend); }
 
  private:
-  static AttentionSpec spec_of(const Shape& shape) {
-    AttentionSpec spec;
-    spec.num_query_heads = shape.query_heads;
-    spec.num_kv_heads = shape.kv_heads;
-    spec.head_dim_qk = shape.head_dim;
-    spec.dtype = shape.dtype;
-    spec.page_size = shape.page_size;
-    spec.causal = shape.causal;
-    return spec;
-  }
   // Of random numbers.
   TensorView tensor(std::initializer_list<int64_t> sizes) {
     const int64_t bytes =

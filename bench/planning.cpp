@@ -35,13 +35,7 @@ Lengths random_lengths(const Shape& shape, std::mt19937& random) {
 }  // namespace
 
 std::vector<Figure> measure_planning(Context& context, const Shape& shape, double seconds) {
-  AttentionSpec spec;
-  spec.num_query_heads = shape.query_heads;
-  spec.num_kv_heads = shape.kv_heads;
-  spec.head_dim_qk = shape.head_dim;
-  spec.dtype = shape.dtype;
-  spec.page_size = shape.page_size;
-  const Attention attention(context, spec);
+  const Attention attention(context, spec_of(shape));
 
   std::mt19937 random(5);
   std::vector<Lengths> lengths;

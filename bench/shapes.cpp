@@ -85,6 +85,17 @@ const char* to_string(Phase phase) {
   return "unknown";
 }
 
+AttentionSpec spec_of(const Shape& shape) {
+  AttentionSpec spec;
+  spec.num_query_heads = shape.query_heads;
+  spec.num_kv_heads = shape.kv_heads;
+  spec.head_dim_qk = shape.head_dim;
+  spec.dtype = shape.dtype;
+  spec.page_size = shape.page_size;
+  spec.causal = shape.causal;
+  return spec;
+}
+
 std::string Shape::describe() const {
   std::ostringstream text;
   text << name << ' ' << rapt::to_string(dtype) << ' ' << query_heads << '/' << kv_heads

@@ -38,6 +38,8 @@ struct Shape {
   std::string describe() const;
 };
 
+AttentionSpec spec_of(const Shape& shape);
+
 // Throws Error(kInvalidArgument) that names `file`, the line and the word.
 std::vector<Shape> parse_shapes(std::string_view text, const std::string& file);
 // shapes/cpu.txt and shapes/launch.txt as they were when this was built.

@@ -14,17 +14,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-AttentionSpec spec_of(const Shape& shape) {
-  AttentionSpec spec;
-  spec.num_query_heads = shape.query_heads;
-  spec.num_kv_heads = shape.kv_heads;
-  spec.head_dim_qk = shape.head_dim;
-  spec.dtype = shape.dtype;
-  spec.page_size = shape.page_size;
-  spec.causal = shape.causal;
-  return spec;
-}
-
 SelectOptions options_of(const Shape& shape) {
   SelectOptions options;
   if (shape.page_size > 0) options.layout = shape.layout;
