@@ -3,7 +3,8 @@
 namespace rapt::cuda {
 namespace {
 
-// From here on a graph without branches is launched in a time that hardly grows with its length.
+// From here on, NVIDIA says, a graph without branches is launched in a time that hardly grows with
+// its length. Measured with 13.0 alone.
 constexpr int32_t kQuickVersion = 12060;
 // Of a kernel's parameters, all together ("CUDA C++ Programming Guide", "Function Parameters").
 constexpr size_t kMaxParameterBytes = 32764;

@@ -9,8 +9,8 @@
 namespace rapt::cuda {
 
 // A graph with a node for each kernel, whose kernels, shapes and arguments are set before each
-// launch: "CUDA Driver API", section "Graph Management". A launch takes the host less time than
-// that of one kernel, whatever the chain's length (docs/notes/2026-12-01-kernel-chain.md).
+// launch: "CUDA Driver API", section "Graph Management". A chain of two takes the host less
+// time than the launch of one kernel (docs/notes/2026-12-01-kernel-chain.md).
 // For one thread at a time. A launch may be set while those before it still run; they run one
 // after the other, also on several streams.
 class KernelChain {
@@ -24,8 +24,6 @@ class KernelChain {
   ~KernelChain();
   KernelChain(const KernelChain&) = delete;
   KernelChain& operator=(const KernelChain&) = delete;
-
-  size_t length() const { return nodes_.size(); }
 
   // Kernel `index` of the next launches. The arguments are copied; the kernels run one after the
   // other, whatever shape.overlaps_previous allows. Throws as launch() of a kernel
