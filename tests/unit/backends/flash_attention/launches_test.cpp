@@ -35,6 +35,26 @@ cuda::ContextHandle primary_context() {
       dlsym(dlopen(FAKE_LIBCUDA, RTLD_NOW), "rapt_fake_primary_context"))(0);
 }
 
+// One request of one token, its tensors on the device.
+struct Decoding {
+  explicit Decoding(int32_t keys)
+      : problem{.spec = {.num_query_heads = 2,
+                         .num_kv_heads = 2,
+                         .head_dim_qk = 8,
+                         .dtype = DType::kBFloat16,
+                         .page_size = 16},
+                .requests = {{1, keys}}} {
+    tensors.put(mirror);
+  }
+  Batch batch() { return tensors.batch(mirror, /*table_on_device=*/false); }
+
+  Problem problem;
+  Context context{{.device = "cuda", .num_threads = 1, .cache_folder = ""}};
+  Attention attention{context, problem.spec, {.backend = "flash_attention"}};
+  Tensors tensors{problem};
+  DeviceMirror mirror{context};
+};
+
 TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
   fake::Control& driver = fake_driver();
   // A work for each request, so 65,535 and the rest: the most that a grid's y may be.
@@ -72,28 +92,18 @@ TEST(Launches, more_works_than_a_grid_has_rows_are_split) {
 // Keys are cut, so that a run has two kernels.
 TEST(Launches, a_run_is_one_call_on_its_plans_first_stream_and_the_same_kernels_elsewhere) {
   fake::Control& driver = fake_driver();
-  Problem problem{.spec = {.num_query_heads = 2,
-                           .num_kv_heads = 2,
-                           .head_dim_qk = 8,
-                           .dtype = DType::kBFloat16,
-                           .page_size = 16},
-                  .requests = {{1, 20'000}}};
-  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
-  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
-  Tensors tensors(problem);
-  DeviceMirror mirror(context);
-  tensors.put(mirror);
-  const Batch batch = tensors.batch(mirror, /*table_on_device=*/false);
-  Plan plan = attention.plan(batch);
+  Decoding step(20'000);
+  const Batch batch = step.batch();
+  Plan plan = step.attention.plan(batch);
   fake::Stream first{.context = primary_context()}, second = first;
   const int32_t num_graphs = driver.num_graphs;
 
-  RunArgs args = tensors.args(plan, mirror);
+  RunArgs args = step.tensors.args(plan, step.mirror);
   std::vector<std::string> calls;
   const auto run = [&](fake::Stream& stream) {
     args.stream = &stream;
     driver.launches.clear(), driver.calls.clear();
-    attention.run(plan, args);
+    step.attention.run(plan, args);
     calls.clear();
     for (const std::string& call : driver.calls)
       if (call.starts_with("cuGraph") || call.starts_with("cuLaunch")) calls.push_back(call);
@@ -131,7 +141,7 @@ TEST(Launches, a_run_is_one_call_on_its_plans_first_stream_and_the_same_kernels_
   expect_same(run(first), expected);
   EXPECT_THAT(calls, chained);
   // Planned anew, runs may have another stream.
-  attention.replan(plan, batch);
+  step.attention.replan(plan, batch);
   run(second);
   EXPECT_THAT(calls, chained);
   EXPECT_EQ(driver.num_graphs, num_graphs);  // the chain is the one it was
@@ -140,20 +150,10 @@ TEST(Launches, a_run_is_one_call_on_its_plans_first_stream_and_the_same_kernels_
 // A chain is set and launched by one thread at a time; the others launch kernel by kernel.
 TEST(Launches, runs_of_several_threads_keep_their_kernels_together) {
   fake::Control& driver = fake_driver();
-  Problem problem{.spec = {.num_query_heads = 2,
-                           .num_kv_heads = 2,
-                           .head_dim_qk = 8,
-                           .dtype = DType::kBFloat16,
-                           .page_size = 16},
-                  .requests = {{1, 20'000}}};
-  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
-  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
-  Tensors tensors(problem);
-  DeviceMirror mirror(context);
-  tensors.put(mirror);
-  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  Decoding step(20'000);
+  const Plan plan = step.attention.plan(step.batch());
   fake::Stream stream{.context = primary_context()};
-  RunArgs args = tensors.args(plan, mirror);
+  RunArgs args = step.tensors.args(plan, step.mirror);
   args.stream = &stream;
   constexpr int kThreads = 4, kRuns = 500;
   const auto out_of = [&](int thread) { return static_cast<char*>(args.out.data) + 64 * thread; };
@@ -162,7 +162,7 @@ TEST(Launches, runs_of_several_threads_keep_their_kernels_together) {
   for (int i = 0; i < kThreads; i++)
     threads.emplace_back([&, its = args, i]() mutable {
       its.out.data = out_of(i);  // nothing is written
-      for (int run = 0; run < kRuns; run++) attention.run(plan, its);
+      for (int run = 0; run < kRuns; run++) step.attention.run(plan, its);
     });
   for (std::thread& thread : threads) thread.join();
 
@@ -225,17 +225,11 @@ TEST(Launches, a_plan_of_more_kernels_than_a_chain_has_launches_them_one_by_one)
 // Where the driver makes no graph, runs go as they do without.
 TEST(Launches, a_chain_that_cannot_be_made_is_done_without) {
   fake::Control& driver = fake_driver();
-  Problem problem{.spec = make_spec(DType::kBFloat16, 2, 2, 8), .requests = {{1, 40}}};
-  problem.spec.page_size = 16;
-  Context context({.device = "cuda", .num_threads = 1, .cache_folder = ""});
-  const Attention attention(context, problem.spec, {.backend = "flash_attention"});
-  Tensors tensors(problem);
-  DeviceMirror mirror(context);
-  tensors.put(mirror);
+  Decoding step(40);
   driver.failures["cuGraphInstantiateWithFlags"] = cuda::kOutOfMemory;
-  const Plan plan = attention.plan(tensors.batch(mirror, /*table_on_device=*/false));
+  const Plan plan = step.attention.plan(step.batch());
   driver.failures.clear(), driver.calls.clear();
-  attention.run(plan, tensors.args(plan, mirror));
+  step.attention.run(plan, step.tensors.args(plan, step.mirror));
   EXPECT_THAT(driver.calls, testing::Contains("cuLaunchKernelEx"));
 }
 
